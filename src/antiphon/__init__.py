@@ -1,0 +1,1 @@
+"""Keeps LLM conversations and dispatches them to model providers."""

@@ -1,0 +1,298 @@
+"""Blocks and messages: what was said, as immutable typed values.
+
+A message never changes once it exists; its status and error code stand beside it and move
+once. Blocks are never joined into one string whose borders would have to be guessed back.
+What is sent to a provider is chosen from these fields one by one by an adapter: nothing
+here is ever dumped whole into a request, so `metadata` is no second prompt channel.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+import msgspec
+
+from antiphon.core.digests import digest
+from antiphon.core.ids import CallId, ConversationId, Digest, MessageId, RunId, SessionId
+
+
+class Role(StrEnum):
+    """How the protocol reads a message. A role grants nothing: see `Trust`."""
+
+    SYSTEM = "system"
+    DEVELOPER = "developer"
+    USER = "user"
+    ASSISTANT = "assistant"
+    TOOL = "tool"
+
+
+class Trust(StrEnum):
+    """Who vouches for the content."""
+
+    OPERATOR = "operator"
+    DEVELOPER = "developer"
+    USER = "user"
+    MODEL = "model"
+    TOOL = "tool"
+    RETRIEVED = "retrieved"
+
+
+class Origin(StrEnum):
+    """How a message came into being."""
+
+    CLIENT = "client"
+    MODEL = "model"
+    TOOL = "tool"
+    KEPT = "kept"
+    COPIED = "copied"
+    IMPORTED = "imported"
+    SYSTEM = "system"
+
+
+class Status(StrEnum):
+    """Where a message stands; it leaves `pending` once."""
+
+    PENDING = "pending"
+    SUCCESS = "success"
+    ERROR = "error"
+    CANCELED = "canceled"
+
+
+class Outcome(StrEnum):
+    """How a tool call ended, as the model is told it."""
+
+    SUCCESS = "success"
+    ERROR = "error"
+    CANCELED = "canceled"
+
+
+class _Block(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
+    """Common base of all blocks; `kind` tells them apart in stored form."""
+
+
+class Opaque(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """State that a provider wants back byte for byte, and which provider that is."""
+
+    profile: str
+    value: msgspec.Raw
+
+
+class Text(_Block, tag="text"):
+    """Plain text, whatever it looks like: `assistant: yes` in it is never a role."""
+
+    text: str
+
+
+class Image(_Block, tag="image"):
+    """An image by URL, or as base64 `data` with its media type."""
+
+    url: str | None = None
+    media_type: str | None = None
+    data: str | None = None
+    detail: str | None = None
+
+
+class Audio(_Block, tag="audio"):
+    """Recorded sound as base64 `data` in `format` (wav, mp3)."""
+
+    data: str
+    format: str
+
+
+class File(_Block, tag="file"):
+    """A document: by the provider's id, or as base64 `data` with a name."""
+
+    file_id: str | None = None
+    filename: str | None = None
+    media_type: str | None = None
+    data: str | None = None
+
+
+class Reasoning(_Block, tag="reasoning"):
+    """The model's thinking, apart from its answer; `opaque` is what its provider wants back."""
+
+    text: str = ""
+    opaque: Opaque | None = None
+
+
+class Refusal(_Block, tag="refusal"):
+    """The model's own words for a refusal."""
+
+    text: str
+
+
+class ToolCall(_Block, tag="tool_call"):
+    """A call the model asked for.
+
+    `arguments` is the JSON text exactly as received. `closed` is False only for history that
+    somebody brought with its arguments cut; such a call never comes out of our assembler.
+    """
+
+    call_id: CallId
+    name: str
+    arguments: str
+    closed: bool = True
+    schema_digest: Digest | None = None
+    opaque: Opaque | None = None
+
+
+ResultPart: TypeAlias = Text | Image | File
+
+
+class ToolResult(_Block, tag="tool_result"):
+    """What a call came to. Exactly one stands for each call.
+
+    `name`, `arguments_digest` and `generation` are None where whoever brought the result did
+    not say; where they are given they must match the call.
+    """
+
+    call_id: CallId
+    content: tuple[ResultPart, ...] = ()
+    outcome: Outcome = Outcome.SUCCESS
+    code: str | None = None
+    name: str | None = None
+    arguments_digest: Digest | None = None
+    generation: int | None = None
+
+
+class Summary(_Block, tag="summary"):
+    """Input block of the planner: older talk in brief. Never a node of the tree."""
+
+    text: str
+    scope: str
+
+
+class Retrieved(_Block, tag="retrieved"):
+    """Input block of the planner: a passage found for one dispatch."""
+
+    text: str
+    source: str
+    scope: str
+
+
+class Memory(_Block, tag="memory"):
+    """Input block of the planner: a remembered fact under its key."""
+
+    text: str
+    key: str
+    scope: str
+
+
+class Unknown(_Block, tag="unknown"):
+    """A kind that this release does not know. It is kept, shown and never sent."""
+
+    name: str
+    value: msgspec.Raw = msgspec.Raw(b"null")
+
+
+InputBlock: TypeAlias = Summary | Retrieved | Memory
+Block: TypeAlias = (
+    Text | Image | Audio | File | Reasoning | Refusal | ToolCall | ToolResult | Unknown
+)
+AnyBlock: TypeAlias = Block | InputBlock
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A node of the conversation's tree.
+
+    The digest covers the fields from `id` to `name`. `metadata` is for people and audit; no
+    adapter reads it.
+    """
+
+    id: MessageId
+    conversation: ConversationId
+    parent: MessageId | None
+    role: Role
+    blocks: tuple[Block, ...]
+    origin: Origin
+    trust: Trust
+    name: str | None = None
+    session: SessionId | None = None
+    run: RunId | None = None
+    copied_from: MessageId | None = None
+    created_ms: int = 0
+    metadata: dict[str, str] = msgspec.field(default_factory=dict)
+    status: Status = Status.SUCCESS
+    error_code: str | None = None
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls it asks for, in their order."""
+        return tuple(b for b in self.blocks if type(b) is ToolCall)
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """The tool results it holds, in their order."""
+        return tuple(b for b in self.blocks if type(b) is ToolResult)
+
+    @property
+    def text(self) -> str:
+        """Its text blocks, one after the other, for people to read."""
+        return "".join(b.text for b in self.blocks if type(b) is Text)
+
+
+DEFAULT_TRUST: Final = {
+    (Role.SYSTEM, Origin.CLIENT): Trust.OPERATOR,
+    (Role.DEVELOPER, Origin.CLIENT): Trust.DEVELOPER,
+    (Role.ASSISTANT, Origin.MODEL): Trust.MODEL,
+    (Role.TOOL, Origin.TOOL): Trust.TOOL,
+}
+"""Trust where nobody says otherwise. An assistant message that a client brought is trust user."""
+
+
+def default_trust(role: Role, origin: Origin) -> Trust:
+    """Return the trust label of a message of `role` that came by `origin`.
+
+    Example:
+        >>> default_trust(Role.ASSISTANT, Origin.CLIENT)
+        <Trust.USER: 'user'>
+    """
+    return DEFAULT_TRUST.get((role, origin), Trust.USER)
+
+
+def block_id(message: MessageId, order: int) -> str:
+    """Return the stable id of the block at `order`: messages never change, so neither does it."""
+    return f"{message}.{order}"
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_decode_blocks = msgspec.json.Decoder(tuple[Block, ...]).decode
+
+
+def encode_blocks(blocks: tuple[Block, ...]) -> bytes:
+    """Return the stored form of `blocks`; `decode_blocks` is its inverse."""
+    return _encode(blocks)
+
+
+def decode_blocks(data: bytes | str) -> tuple[Block, ...]:
+    """Return the blocks that `encode_blocks` stored.
+
+    Raises:
+        msgspec.ValidationError: It is no stored form of ours.
+    """
+    return _decode_blocks(data)
+
+
+def content_digest(key: bytes, role: Role, name: str | None, blocks: bytes) -> Digest:
+    """Return the digest of what was said, wherever it stands; for replay against conflict."""
+    return digest(key, "content", role.encode(), (name or "").encode(), blocks)
+
+
+def message_digest(key: bytes, message: Message) -> Digest:
+    """Return the digest of a node: its identity, place, origin and content.
+
+    Status, error code, times and metadata are not part of it, since they stand beside the
+    message.
+    """
+    return digest(
+        key,
+        "message",
+        message.id.encode(),
+        (message.parent or "").encode(),
+        message.role.encode(),
+        message.origin.encode(),
+        message.trust.encode(),
+        (message.name or "").encode(),
+        encode_blocks(message.blocks),
+    )

@@ -1,0 +1,480 @@
+"""Commands: every change of stored state, as data. One command is one transition.
+
+A store carries out one command, or several as one, in a single transaction, and answers with
+the new row or with `Denied` and the condition that failed; a loser of a compare-and-swap is
+a normal answer, not an error. Since each change is a value, a test can stop the world before
+or after any of them, and a recorder can say what happened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, TypeVar
+
+from antiphon.core.blocks import Block, Message
+from antiphon.core.deltas import Usage
+from antiphon.core.ids import (
+    CallId,
+    ConversationId,
+    Digest,
+    MessageId,
+    NodeId,
+    OperationId,
+    RunId,
+    SessionId,
+    TenantId,
+)
+from antiphon.core.manifest import Manifest
+from antiphon.core.records import (
+    Attempt,
+    Call,
+    CallState,
+    Conversation,
+    Run,
+    RunKind,
+    RunOptions,
+    Runner,
+    RunStatus,
+)
+
+R = TypeVar("R", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fence:
+    """Who speaks: a node under its epoch. Stale epochs are refused where it matters."""
+
+    node: NodeId
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command(Generic[R]):
+    """Base of all commands; `R` is what the store answers with when it is done."""
+
+    conversation: ConversationId
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateConversation(Command[Conversation]):
+    """Create a conversation with one active session. Replays when the id exists."""
+
+    tenant: TenantId
+    session: SessionId
+    title: str | None = None
+    metadata: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddMessages(Command[Conversation]):
+    """Create or import messages without a run; parents before children. Revision + 1.
+
+    A message whose id exists with the same content is a replay and is left as it stands;
+    with other content the whole command is Denied `message_id_conflict`. Denied
+    `conversation_busy` while an operation is active. `head` becomes the head unless None.
+    """
+
+    messages: tuple[Message, ...]
+    head: MessageId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartKey:
+    """Start-idempotency: same scope and key with the same body digest is the same run."""
+
+    scope: str
+    key: str
+    body_digest: Digest
+    expires_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartRun(Command[Run]):
+    """Make a run durable with its input and key; status queued.
+
+    The input message waits in the run until placement. If `key` is known with the same body
+    the existing run is returned and nothing is written; with another body Denied
+    `idempotency_conflict`. If a message with the input's id exists: same content under the
+    same asked parent returns the run that it belongs to, else Denied `message_id_conflict`.
+    Denied `queue_full` if `max_queued` runs are queued already.
+    """
+
+    run: RunId
+    kind: RunKind
+    options: RunOptions
+    input: Message | None
+    asked_parent: MessageId | None
+    key: StartKey | None = None
+    max_queued: int = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceRun(Command[Run]):
+    """Give a queued run the slot and settle session, parent and owner.
+
+    Needs: run queued; slot free; no active operation; the conversation's revision is
+    `revision`. The input enters the tree pending under `parent`, revision + 1; without input
+    the revision stays. `leaf` is the input, or `parent` without one. `head_left` is the head.
+    """
+
+    run: RunId
+    parent: MessageId | None
+    revision: int
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRun(Command[Run]):
+    """Take over an open run whose owner's epoch is stale. The slot stays with the run."""
+
+    run: RunId
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutContent(Command[None]):
+    """Store content by its digest within the tenant: policies, toolsets, input blocks."""
+
+    items: tuple[tuple[Digest, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepare(Command[Attempt]):
+    """Table row 1. Writes the manifest and its first attempt; reserves `answer` in the run.
+
+    The caller has validated the line from the manifest's base leaf; the store checks that
+    the run is open, holds the slot, and has no unfinished operation and no open call.
+    """
+
+    manifest: Manifest
+    manifest_digest: Digest
+    answer: MessageId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accept(Command[Attempt]):
+    """Table row 2, the point of acceptance: gives the generation."""
+
+    operation: OperationId
+    fence: Fence
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Supersede(Command[Attempt]):
+    """Table row 3: the world moved before acceptance; the run prepares anew."""
+
+    operation: OperationId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written(Command[Attempt]):
+    """Table row 4: bytes have left."""
+
+    operation: OperationId
+    generation: int
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BindHandle(Command[Attempt]):
+    """Bind the provider's handle to the operation, once, in SENT, STREAMING or UNKNOWN.
+
+    Denied `handle` if another handle is bound, or if `manifest_digest` is not the
+    operation's. Binding the same handle again changes nothing.
+    """
+
+    operation: OperationId
+    generation: int
+    manifest_digest: Digest
+    handle: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerOpened(Command[Attempt]):
+    """Table row 5: the answer has begun."""
+
+    operation: OperationId
+    generation: int
+    fence: Fence
+    handle: str | None = None
+
+
+class Then(StrEnum):
+    """What becomes of the run after its commit."""
+
+    FINISH = "finish"
+    CONTINUE = "continue"
+    WAIT = "wait"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewCall:
+    """A ledger row to be born in the commit, and how its tool was declared."""
+
+    call_id: CallId
+    name: str
+    arguments: str
+    arguments_digest: Digest
+    runner: Runner
+    read_only: bool = False
+    idempotent: bool = False
+    idempotency_key: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitAnswer(Command[Run]):
+    """Table rows 6 and 13 (`found`): the whole answer becomes canonical.
+
+    One transaction: the message under the manifest's base leaf, ledger rows PENDING, usage,
+    revision + 1, release, attempt COMMITTED; the input's status success at the run's first
+    commit; the run per `then` (FINISH and WAIT free the slot); the head follows where it
+    stands at the run's `head_left`.
+    """
+
+    operation: OperationId
+    generation: int
+    message: Message
+    calls: tuple[NewCall, ...] = ()
+    usage: Usage = Usage()
+    finish: str | None = None
+    then: Then = Then.FINISH
+    end_code: str | None = None
+    found: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConflictAnswer(Command[Attempt]):
+    """Table row 7: a whole answer for a base that moved goes to quarantine. Must stay 0."""
+
+    operation: OperationId
+    generation: int
+    data: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refuse(Command[Attempt]):
+    """Table rows 8 and 12: a definite no, or (`not_sent`) no byte left. To FAILED, or back
+    to UNKNOWN where this was not the first sending."""
+
+    operation: OperationId
+    generation: int
+    fence: Fence
+    code: str
+    not_sent: bool = False
+    shown: bool = False
+    """Whether preview text was shown: then a withdrawal event is written too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lose(Command[Attempt]):
+    """Table row 9: nobody knows any more. The run's status becomes unknown."""
+
+    operation: OperationId
+    generation: int
+    fence: Fence
+    code: str
+    shown: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume(Command[Attempt]):
+    """Table row 10: go on reading by the handle."""
+
+    operation: OperationId
+    generation: int
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay(Command[Attempt]):
+    """Table row 11: the same bytes under the same key, same generation."""
+
+    operation: OperationId
+    generation: int
+    fence: Fence
+    request_digest: Digest
+    honours_key: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End(Command[Attempt]):
+    """Table row 14: proof that nothing of the attempt can reach us any more."""
+
+    operation: OperationId
+    generation: int
+    proof: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry(Command[Attempt]):
+    """Table row 15: the next attempt of the same manifest, PREPARED; run pending again."""
+
+    operation: OperationId
+    attempts_allowed: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Close(Command[Attempt]):
+    """Table row 16."""
+
+    operation: OperationId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExtendDeadline(Command[Attempt]):
+    """While bytes arrive, its owner moves the deadline of an attempt in flight."""
+
+    operation: OperationId
+    generation: int
+    fence: Fence
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndRun(Command[Run]):
+    """End an open run that has no active operation: status success or error.
+
+    Its unfinished operation is closed. On error with nothing committed its input becomes
+    status error and the head stays. A no-op that returns the row if the run has ended.
+    """
+
+    run: RunId
+    status: RunStatus
+    error_code: str | None = None
+    end_code: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRun(Command[Run]):
+    """Table row 17, by run, in any state of it. A no-op for a run that has ended.
+
+    One transaction: run canceled with `reason` as error code; its operation canceled and
+    released; cancel generation + 1 only if it held the active operation; open calls closed
+    with a canceled result; its input success; the slot freed. `partial` is text shown so far:
+    kept as a canceled node `partial_id` under the run's leaf, on no line that a model sees.
+    If calls were closed and no operation is active, their results enter the tree as
+    `results_id`, revision + 1. The head moves to the input after a canceled plain send, if
+    it stands at `head_left` and nothing was committed.
+    """
+
+    run: RunId
+    reason: str
+    partial: tuple[Block, ...] = ()
+    partial_id: MessageId | None = None
+    results_id: MessageId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepPartial(Command[None]):
+    """Store what a canceled run had shown, as a canceled node; by whoever holds it. Once."""
+
+    run: RunId
+    partial: tuple[Block, ...]
+    partial_id: MessageId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartCall(Command[Call]):
+    """PENDING to EXECUTING, durable before the call. Needs an open run and a current epoch."""
+
+    run: RunId
+    call_id: CallId
+    fence: Fence
+    deadline_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishCall(Command[Call]):
+    """Take a call's one terminal result.
+
+    From EXECUTING by its executor (`fence` and `attempt` must match), from PENDING or
+    UNKNOWN by a client or person (`fence` None). The same result again changes nothing; other
+    content is Denied `duplicate_tool_result`. A late result of an ended run is Denied and
+    goes to quarantine.
+    """
+
+    run: RunId
+    call_id: CallId
+    state: CallState
+    content: tuple[Block, ...]
+    code: str | None = None
+    fence: Fence | None = None
+    attempt: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoseCall(Command[Call]):
+    """EXECUTING with a stale owner or past its deadline: back to PENDING where the tool is
+    read-only or idempotent, else UNKNOWN, and the run waits with end code `tool_unknown`."""
+
+    run: RunId
+    call_id: CallId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaitRun(Command[Run]):
+    """A pending run with open calls that others must close: status waiting, slot freed."""
+
+    run: RunId
+    end_code: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceResults(Command[Run]):
+    """Every call of the run's last message is closed: their results enter the tree.
+
+    Needs no active operation, and the slot free or the run's. Revision + 1; the run is
+    pending and holds the slot, unless it has ended. Results stand in the calls' order.
+    """
+
+    run: RunId
+    message: MessageId
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveHead(Command[Conversation]):
+    """Look at another line. Does not move the revision."""
+
+    head: MessageId | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetTitle(Command[Conversation]):
+    """Name the conversation; None takes the name away."""
+
+    title: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteMessages(Command[Conversation]):
+    """Append a deletion marker: these are skipped on every line. Revision + 1.
+
+    A call and its results go together: the caller passes both. Runs in `cancel` (those at
+    work below the deleted ones) are canceled in the same transaction with `reason`.
+    """
+
+    messages: tuple[MessageId, ...]
+    cancel: tuple[RunId, ...] = ()
+    reason: str = "deleted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepCanceled(Command[Conversation]):
+    """A person keeps canceled text: a new message of origin kept, revision + 1, and head."""
+
+    source: MessageId
+    message: MessageId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantine(Command[None]):
+    """Note what came late or from elsewhere. Changes nothing else."""
+
+    operation: OperationId | None
+    generation: int
+    reason: str
+    data: str

@@ -1,0 +1,166 @@
+"""Digests: what makes content immutable, comparable and safe to keep after erasure.
+
+Every digest is BLAKE2b with 32 bytes, written as 64 hexadecimal characters. Digests of
+what people said are keyed per tenant, so that a digest that stays after an erasure cannot
+be guessed by trying likely texts. A domain word keeps digests of different things apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from decimal import Decimal
+from typing import Final, Protocol
+
+from antiphon.core.ids import Digest
+from antiphon.errors import InvalidInput
+
+NO_KEY: Final = b""
+"""For what is the same for everybody: adapters, profiles, rules."""
+
+MAX_JSON_DEPTH: Final = 128
+
+
+class Hasher(Protocol):
+    """A running digest that can be forked, so that a long prefix is hashed once."""
+
+    def update(self, data: bytes, /) -> None: ...
+    def copy(self) -> Hasher: ...
+    def hexdigest(self) -> str: ...
+
+
+def hasher(key: bytes, domain: str) -> Hasher:
+    """Return a running digest for `domain`; `key` is the tenant's, or `NO_KEY`."""
+    return hashlib.blake2b(key=key, digest_size=32, person=domain.encode()[:16])
+
+
+def digest(key: bytes, domain: str, *parts: bytes) -> Digest:
+    """Return the digest of `parts`; their borders count, so ("ab", "c") is not ("a", "bc").
+
+    Example:
+        >>> digest(NO_KEY, "x", b"ab", b"c") == digest(NO_KEY, "x", b"a", b"bc")
+        False
+    """
+    running = hashlib.blake2b(key=key, digest_size=32, person=domain.encode()[:16])
+    for part in parts:
+        running.update(len(part).to_bytes(8, "big"))
+        running.update(part)
+    return Digest(running.hexdigest())
+
+
+def fold(key: bytes, so_far: Digest | None, own: Digest) -> Digest:
+    """Return the digest of a path that ends in `own`, from the digest of the path before it.
+
+    With it a path of any length costs one step per new message.
+    """
+    return digest(key, "path", (so_far or "").encode(), own.encode())
+
+
+def canonical_json(value: object) -> str:
+    """Return the one JSON text for `value`: RFC 8785, but numbers keep their exact value.
+
+    RFC 8785 would round numbers to doubles, and two different payments could then be taken
+    for the same call. Here 1.0 and 1 are equal and 0.1 stays 0.1, at any length. Floats are
+    taken at their shortest decimal form.
+
+    Raises:
+        InvalidInput: The value is no JSON value (NaN, a set), or nested deeper than 128.
+
+    Example:
+        >>> canonical_json({"b": Decimal("1.50"), "a": [True, None, "é"]})
+        '{"a":[true,null,"é"],"b":1.5}'
+    """
+    pieces: list[str] = []
+    _write(value, pieces, 0)
+    return "".join(pieces)
+
+
+def parse_exact(text: str) -> object:
+    """Return the JSON value of `text` with numbers kept exact (int or Decimal).
+
+    Raises:
+        InvalidInput: The text is not JSON, has a key twice, or is nested too deep.
+    """
+    try:
+        return json.loads(
+            text,
+            parse_float=Decimal,
+            parse_constant=_no_constant,
+            object_pairs_hook=_unique_pairs,
+        )
+    except RecursionError:
+        raise InvalidInput("The JSON text is nested too deep.", code="too_deep") from None
+    except ValueError as error:
+        raise InvalidInput(f"Not JSON: {error}", code="invalid_json") from None
+
+
+def _no_constant(word: str) -> object:
+    raise ValueError(f"{word} is no JSON value")
+
+
+def _unique_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("a key stands twice in one object")
+    return result
+
+
+def _write(value: object, out: list[str], depth: int) -> None:
+    if depth > MAX_JSON_DEPTH:
+        raise InvalidInput("The value is nested too deep.", code="too_deep")
+    match value:
+        case None:
+            out.append("null")
+        case bool():
+            out.append("true" if value else "false")
+        case str():
+            out.append(json.dumps(value, ensure_ascii=False))
+        case int() | float() | Decimal():
+            out.append(_number(value))
+        case dict():
+            out.append("{")
+            # RFC 8785 sorts names by UTF-16 code units, which differs from code points.
+            for position, name in enumerate(sorted(value, key=_utf16)):
+                out.append("," if position else "")
+                out.append(json.dumps(name, ensure_ascii=False))
+                out.append(":")
+                _write(value[name], out, depth + 1)
+            out.append("}")
+        case list() | tuple():
+            out.append("[")
+            for position, item in enumerate(value):
+                out.append("," if position else "")
+                _write(item, out, depth + 1)
+            out.append("]")
+        case _:
+            raise InvalidInput(f"{type(value).__name__} is no JSON value.", code="invalid_json")
+
+
+def _utf16(name: object) -> bytes:
+    if not isinstance(name, str):
+        raise InvalidInput("A name in a JSON object is a string.", code="invalid_json")
+    return name.encode("utf-16-be", "surrogatepass")
+
+
+def _number(value: float | Decimal) -> str:
+    exact = value if isinstance(value, Decimal) else Decimal(repr(value))
+    if not exact.is_finite():
+        raise InvalidInput("A number has to be finite.", code="invalid_json")
+    sign, digits, exponent = exact.as_tuple()
+    assert isinstance(exponent, int)
+    text = "".join(map(str, digits)).lstrip("0")
+    stripped = text.rstrip("0")
+    exponent += len(text) - len(stripped)
+    if not stripped:
+        return "0"
+    mark = "-" if sign else ""
+    point = len(stripped) + exponent
+    # Between 1e-6 and 1e21 in full, else with an exponent: ECMAScript's rule, as in RFC 8785.
+    if len(stripped) <= point <= 21:
+        return mark + stripped + "0" * (point - len(stripped))
+    if 0 < point <= 21:
+        return f"{mark}{stripped[:point]}.{stripped[point:]}"
+    if -6 < point <= 0:
+        return f"{mark}0.{'0' * -point}{stripped}"
+    fraction = f".{stripped[1:]}" if len(stripped) > 1 else ""
+    return f"{mark}{stripped[0]}{fraction}e{point - 1:+d}"

@@ -1,0 +1,154 @@
+"""Events: what a reader of a conversation is told, durable ones and live ones.
+
+Durable events are numbered per conversation and kept. Live ones carry preview text, which
+may still be withdrawn: they are addressed by (run, generation, block, offset), are never
+stored, and have a type of their own so that a preview cannot be taken for what is true.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from antiphon.core.deltas import Channel
+from antiphon.core.dispatch import State
+from antiphon.core.ids import CallId, MessageId, OperationId, RunId
+from antiphon.core.records import CallState, RunStatus
+
+
+class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
+    """Base of durable events; `type` tells them apart in stored form."""
+
+
+class RunChanged(_Event, tag="run.changed"):
+    """A run has a new status. `code` is its error code, or why it ended as it did."""
+
+    run: RunId
+    status: RunStatus
+    code: str | None = None
+
+
+class Placed(_Event, tag="message.placed"):
+    """A run's input has entered the tree."""
+
+    run: RunId
+    message: MessageId
+    parent: MessageId | None
+
+
+class DispatchChanged(_Event, tag="dispatch.changed"):
+    """An attempt of the run has a new state."""
+
+    run: RunId
+    operation: OperationId
+    generation: int
+    state: State
+    code: str | None = None
+
+
+class Committed(_Event, tag="message.committed"):
+    """An assistant message is canonical. It is true from here on; its preview is obsolete."""
+
+    run: RunId
+    message: MessageId
+    parent: MessageId | None
+    revision: int
+    generation: int
+    finish: str | None = None
+    calls: tuple[CallId, ...] = ()
+
+
+class Withdrawn(_Event, tag="preview.withdrawn"):
+    """What was shown of this generation never became history: take it off the screen."""
+
+    run: RunId
+    generation: int
+    reason: str
+
+
+class CallChanged(_Event, tag="call.changed"):
+    """A tool call has a new state."""
+
+    run: RunId
+    call: CallId
+    name: str
+    state: CallState
+    code: str | None = None
+
+
+class ResultsPlaced(_Event, tag="results.placed"):
+    """All calls of a step are closed and their results stand in the tree."""
+
+    run: RunId
+    message: MessageId
+    revision: int
+
+
+class HeadMoved(_Event, tag="head.moved"):
+    """The active line now ends in `head`."""
+
+    head: MessageId | None
+
+
+class MessagesAdded(_Event, tag="messages.added"):
+    """Messages were created or imported without a run."""
+
+    messages: tuple[MessageId, ...]
+
+
+class MessagesDeleted(_Event, tag="messages.deleted"):
+    """These are skipped on every line from here on; they stay stored."""
+
+    messages: tuple[MessageId, ...]
+
+
+class Kept(_Event, tag="message.kept"):
+    """A person kept canceled text: it is a message of its own now."""
+
+    message: MessageId
+    source: MessageId
+
+
+DurableEvent: TypeAlias = (
+    RunChanged
+    | Placed
+    | DispatchChanged
+    | Committed
+    | Withdrawn
+    | CallChanged
+    | ResultsPlaced
+    | HeadMoved
+    | MessagesAdded
+    | MessagesDeleted
+    | Kept
+)
+
+
+class Preview(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of an answer that may still be withdrawn.
+
+    `offset` counts code points before it in its block. A snapshot has offset 0 and holds all
+    there is so far.
+    """
+
+    run: RunId
+    generation: int
+    block: int
+    channel: Channel
+    offset: int
+    text: str
+
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+_decode = msgspec.json.Decoder(DurableEvent).decode
+
+
+def encode_event(event: DurableEvent) -> bytes:
+    """Return the stored form of `event`; `decode_event` is its inverse."""
+    return _encode(event)
+
+
+def decode_event(data: bytes | msgspec.Raw) -> DurableEvent:
+    """Return the event that `encode_event` stored."""
+    return _decode(data)

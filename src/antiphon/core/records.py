@@ -1,0 +1,233 @@
+"""Rows as the stores return them: where each thing stands now.
+
+They are snapshots. A decision made on one is carried out by a command that compares again
+inside the transaction, so a stale row costs a retry and never a fork.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from antiphon.core.blocks import Block
+from antiphon.core.dispatch import State
+from antiphon.core.ids import (
+    CallId,
+    ConversationId,
+    Digest,
+    MessageId,
+    NodeId,
+    OperationId,
+    RunId,
+    SessionId,
+    TenantId,
+)
+
+
+class _Row(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all rows."""
+
+
+class Conversation(_Row):
+    """The row that every compare-and-swap of a conversation looks at.
+
+    `head` is the leaf of the active session; an archived session keeps its own.
+    """
+
+    id: ConversationId
+    tenant: TenantId
+    session: SessionId
+    head: MessageId | None
+    revision: int
+    cancel_generation: int
+    attempt_generation: int
+    active_operation: OperationId | None
+    slot: RunId | None
+    title: str | None
+    created_ms: int
+    updated_ms: int
+    last_event: int
+    metadata: dict[str, str] = {}
+    deletions: frozenset[MessageId] = frozenset()
+
+
+class Session(_Row):
+    """A goal-carrying stretch of a conversation."""
+
+    id: SessionId
+    conversation: ConversationId
+    goal: str | None
+    active: bool
+    head: MessageId | None
+    created_ms: int
+
+
+class RunStatus(StrEnum):
+    """Where a run stands."""
+
+    QUEUED = "queued"
+    PENDING = "pending"
+    WAITING = "waiting"
+    UNKNOWN = "unknown"
+    SUCCESS = "success"
+    ERROR = "error"
+    CANCELED = "canceled"
+
+
+OPEN_RUN: Final = frozenset(
+    {RunStatus.QUEUED, RunStatus.PENDING, RunStatus.WAITING, RunStatus.UNKNOWN}
+)
+
+
+class RunKind(StrEnum):
+    """What started a run."""
+
+    SEND = "send"
+    REGENERATE = "regenerate"
+
+
+class RunOptions(_Row, omit_defaults=True):
+    """What a run was asked to do; durable with it, so that any process can go on with it.
+
+    `tools` are digests in the content store; functions run here are found by name in the
+    process that serves the run.
+    """
+
+    model: str
+    policy_digest: Digest
+    toolset_digest: Digest
+    max_model_calls: int = 16
+    max_tool_calls: int = 64
+    metadata: dict[str, str] = {}
+
+
+class Run(_Row):
+    """One input worked through to an answer.
+
+    `asked_parent` is what the caller named; None is the last closed point, found at placement.
+    `leaf` is the newest message of the run's own line: its input, then each commit.
+    `head_left` is where the run's placement or its own last commit left the head: the head
+    follows the run only while it still stands there. `answer` is the id reserved for the next
+    assistant message. `committed` counts assistant messages committed by this run.
+    """
+
+    id: RunId
+    conversation: ConversationId
+    kind: RunKind
+    status: RunStatus
+    options: RunOptions
+    input: MessageId | None
+    asked_parent: MessageId | None
+    session: SessionId | None
+    leaf: MessageId | None
+    head_left: MessageId | None
+    answer: MessageId | None
+    committed: int
+    node: NodeId | None
+    epoch: int
+    error_code: str | None
+    end_code: str | None
+    input_tokens: int
+    output_tokens: int
+    created_ms: int
+    started_ms: int | None
+    ended_ms: int | None
+    seq: int
+
+    @property
+    def open(self) -> bool:
+        """Whether it has not ended."""
+        return self.status in OPEN_RUN
+
+
+class Attempt(_Row):
+    """One try at an operation. `number` counts tries from 1; `generation` is 0 until accepted."""
+
+    operation: OperationId
+    conversation: ConversationId
+    run: RunId
+    number: int
+    generation: int
+    state: State
+    handle: str | None
+    node: NodeId | None
+    epoch: int
+    deadline_ms: int
+    sent_again: bool
+    proof: str | None
+    error_code: str | None
+    prepared_ms: int
+    accepted_ms: int | None
+    written_ms: int | None
+    opened_ms: int | None
+    ended_ms: int | None
+
+
+class CallState(StrEnum):
+    """Where a tool call stands in the ledger."""
+
+    PENDING = "PENDING"
+    EXECUTING = "EXECUTING"
+    SUCCESS = "SUCCESS"
+    ERROR = "ERROR"
+    CANCELED = "CANCELED"
+    UNKNOWN = "UNKNOWN"
+
+
+TERMINAL_CALL: Final = frozenset({CallState.SUCCESS, CallState.ERROR, CallState.CANCELED})
+
+
+class Runner(StrEnum):
+    """Who executes a call."""
+
+    CLIENT = "client"
+    FUNCTION = "function"
+
+
+class Call(_Row):
+    """One tool call in the ledger: born in the commit of the message that asks for it."""
+
+    conversation: ConversationId
+    run: RunId
+    message: MessageId
+    call_id: CallId
+    order: int
+    name: str
+    arguments: str
+    arguments_digest: Digest
+    generation: int
+    runner: Runner
+    read_only: bool
+    idempotent: bool
+    state: CallState
+    attempt: int
+    node: NodeId | None
+    epoch: int
+    deadline_ms: int
+    idempotency_key: str
+    code: str | None
+    content: tuple[Block, ...]
+    ended_ms: int | None
+
+
+class StoredEvent(_Row):
+    """A durable event: numbered per conversation without gaps. `data` is an event in JSON."""
+
+    conversation: ConversationId
+    seq: int
+    at_ms: int
+    run: RunId | None
+    data: msgspec.Raw
+
+
+class Quarantined(_Row):
+    """Something that came too late or from the wrong place. It changed nothing."""
+
+    conversation: ConversationId
+    operation: OperationId | None
+    generation: int
+    reason: str
+    data: str
+    at_ms: int

@@ -1,0 +1,171 @@
+"""Every error that Antiphon raises, in one hierarchy.
+
+AntiphonError
+├── Refused                a request that must not be made; nothing was sent, nothing changed
+│   ├── SequenceRejected   the history is illegal for its target; holds the findings
+│   ├── InvalidInput       an argument, file or body that cannot be read
+│   ├── NotFound           an id that names nothing here
+│   └── Conflict           the world moved: busy, answered already, same id with other content
+├── ProviderFailed         the provider said no, or gave an answer that may not be committed
+├── OutcomeUnknown         the request may have been carried out; nobody can tell yet
+├── RunCanceled            a person or client canceled the run
+├── StoreError             the database could not be used
+│   ├── StoreLocked        another process holds the file
+│   ├── StoreTooNew        a newer release wrote the file
+│   └── NotDurable         a write failed as a whole; it is known that nothing of it was kept
+└── InternalError          our own fault: a broken promise between two parts of Antiphon
+    ├── IllegalTransition  the table has no row for this state and event
+    └── DigestMismatch     stored content does not hash to what was recorded
+
+Each carries a stable `code`, whether trying again may help, and the id it is about. Codes
+are part of the public contract: they may be added, never renamed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from antiphon.core.findings import Finding
+
+
+class AntiphonError(Exception):
+    """Base of all our errors.
+
+    Attributes:
+        code: Stable word for programs.
+        at: The id or place that the error is about, or None.
+        retryable: Whether the same call may succeed later without a change.
+        exit_code: What the command line exits with.
+    """
+
+    default_code: ClassVar[str] = "internal_error"
+    exit_code: ClassVar[int] = 1
+    retryable: bool = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        at: str | None = None,
+        retryable: bool | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.default_code
+        self.at = at
+        if retryable is not None:
+            self.retryable = retryable
+
+    def __str__(self) -> str:
+        place = f" ({self.at})" if self.at else ""
+        return f"{self.code}: {self.message}{place}"
+
+
+class Refused(AntiphonError):
+    """The request must not be made. Nothing was sent and nothing changed."""
+
+    default_code = "refused"
+    exit_code = 3
+
+
+class SequenceRejected(Refused):
+    """The history is illegal for its target; `findings` says why, first reason first."""
+
+    default_code = "sequence_rejected"
+
+    def __init__(self, findings: Sequence[Finding]) -> None:
+        first = findings[0]
+        super().__init__(first.message, code=first.code, at=first.at)
+        self.findings = tuple(findings)
+
+
+class InvalidInput(Refused):
+    """An argument, file or body that cannot be read; `at` is the place in it."""
+
+    default_code = "invalid_input"
+    exit_code = 2
+
+
+class NotFound(Refused):
+    """An id that names nothing in this store."""
+
+    default_code = "not_found"
+    exit_code = 2
+
+
+class Conflict(Refused):
+    """The world is not as the caller believed: look again before you decide."""
+
+    default_code = "conflict"
+
+
+class ProviderFailed(AntiphonError):
+    """The provider refused, or its answer may not be committed. History is untouched."""
+
+    default_code = "provider_error"
+    exit_code = 4
+
+
+class OutcomeUnknown(AntiphonError):
+    """The request may have been carried out. It was not sent again."""
+
+    default_code = "outcome_unknown"
+    exit_code = 5
+
+
+class RunCanceled(AntiphonError):
+    """The run was canceled before it ended; nothing of it was committed afterwards."""
+
+    default_code = "canceled"
+    exit_code = 130
+
+
+class StoreError(AntiphonError):
+    """The database could not be used."""
+
+    default_code = "store_error"
+
+
+class StoreLocked(StoreError):
+    """Another process holds the database; use that process, or stop it first."""
+
+    default_code = "store_locked"
+    retryable = True
+
+
+class StoreTooNew(StoreError):
+    """The database was written by a newer release; it is left alone."""
+
+    default_code = "store_too_new"
+
+
+class NotDurable(StoreError):
+    """A write failed as a whole, and it is known that nothing of it was kept."""
+
+    default_code = "not_durable"
+    retryable = True
+
+
+class InternalError(AntiphonError):
+    """Our own fault. Never catch it to carry on."""
+
+
+class IllegalTransition(InternalError):
+    """The table has no row for this pair: the caller's picture of the state is wrong."""
+
+    default_code = "illegal_transition"
+
+    def __init__(self, machine: str, state: object, event: object) -> None:
+        super().__init__(f"{machine}: no row for {event} from {state}")
+        self.state = state
+        self.event = event
+
+
+class DigestMismatch(InternalError):
+    """Stored content does not hash to the digest recorded with it."""
+
+    default_code = "digest_mismatch"

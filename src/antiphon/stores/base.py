@@ -1,0 +1,152 @@
+"""The store's protocol: commands in, rows out, and reads that never decide anything.
+
+A read is a snapshot. Whatever is decided on it is compared again inside the transaction of
+the command that carries it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Protocol, TypeVar
+
+from antiphon.core.blocks import Message
+from antiphon.core.commands import Command, Fence
+from antiphon.core.dispatch import Denied, State
+from antiphon.core.ids import (
+    ConversationId,
+    Digest,
+    MessageId,
+    NodeId,
+    OperationId,
+    RunId,
+    TenantId,
+)
+from antiphon.core.manifest import Manifest
+from antiphon.core.records import (
+    Attempt,
+    Call,
+    Conversation,
+    Quarantined,
+    Run,
+    RunStatus,
+    Session,
+    StoredEvent,
+)
+
+R = TypeVar("R")
+
+
+class Store(Protocol):
+    """Durable state of many conversations. Every method may raise `StoreError`."""
+
+    def on_events(self, listener: Callable[[list[StoredEvent]], None]) -> None:
+        """Call `listener` on the event loop with the events of each durable transaction."""
+
+    async def do(self, command: Command[R]) -> R | Denied:
+        """Carry out one command in one transaction; it is durable when this returns.
+
+        Raises:
+            NotDurable: Nothing of it was kept.
+            NotFound: It names a conversation, run or operation that does not exist.
+        """
+
+    async def do_all(self, *commands: Command[Any]) -> tuple[Any, ...] | Denied:
+        """Carry out several commands as one transaction: all, or none and the first denial."""
+
+    def submit(self, command: Command[R]) -> Awaitable[R | Denied]:
+        """Queue a command without waiting; later ones of this process come after it."""
+
+    async def join(self, node: NodeId, address: str | None, now_ms: int) -> Fence:
+        """Register this process as `node` under a new epoch; older epochs of it are stale."""
+
+    async def tenant_key(self, tenant: TenantId) -> bytes:
+        """Return the tenant's digest key, made at first use."""
+
+    async def conversation(self, conversation: ConversationId) -> Conversation:
+        """Return the row. Raises `NotFound`."""
+
+    async def conversations(
+        self, tenant: TenantId, *, limit: int = 50, before: ConversationId | None = None
+    ) -> list[Conversation]:
+        """Return conversations by last change, newest first."""
+
+    async def sessions(self, conversation: ConversationId) -> list[Session]:
+        """Return the sessions in their order."""
+
+    async def message(self, conversation: ConversationId, message: MessageId) -> Message:
+        """Return one message with its status. Raises `NotFound`."""
+
+    async def path(
+        self,
+        conversation: ConversationId,
+        leaf: MessageId,
+        *,
+        until: MessageId | None = None,
+        limit: int | None = None,
+    ) -> list[Message]:
+        """Return the ancestors of `leaf` and itself, root first, deleted ones included.
+
+        With `until`, only what comes after that ancestor; with `limit`, only the newest so
+        many. The caller applies deletions: `Conversation.deletions`, or `deletions_at`.
+        """
+
+    async def deletions_at(
+        self, conversation: ConversationId, revision: int
+    ) -> frozenset[MessageId]:
+        """Return what was deleted when the conversation stood at `revision`."""
+
+    async def tree(self, conversation: ConversationId) -> list[Message]:
+        """Return every message, in the order in which they came."""
+
+    async def children(
+        self, conversation: ConversationId, parent: MessageId | None
+    ) -> list[Message]:
+        """Return the children of `parent` (None: the roots) in the order they came."""
+
+    async def run(self, conversation: ConversationId, run: RunId) -> Run:
+        """Return the row. Raises `NotFound`."""
+
+    async def find_run(self, run: RunId) -> Run:
+        """Return the row by the run's id alone. Raises `NotFound`."""
+
+    async def runs(
+        self, conversation: ConversationId, statuses: Iterable[RunStatus] | None = None
+    ) -> list[Run]:
+        """Return runs in the order they were started."""
+
+    async def open_runs(self) -> list[Run]:
+        """Return every run of every conversation that has not ended, oldest first."""
+
+    async def run_input(self, conversation: ConversationId, run: RunId) -> Message | None:
+        """Return the input of a run, whether it is placed or still waits in it."""
+
+    async def operations(self, conversation: ConversationId, run: RunId) -> list[OperationId]:
+        """Return the run's operations in the order they were prepared."""
+
+    async def manifest(self, operation: OperationId) -> tuple[Manifest, Digest]:
+        """Return a manifest and the digest recorded with it. Raises `NotFound`."""
+
+    async def attempts(self, operation: OperationId) -> list[Attempt]:
+        """Return the operation's attempts, first to last."""
+
+    async def attempts_in(self, states: Iterable[State]) -> list[Attempt]:
+        """Return the attempts of all conversations that stand in one of `states`."""
+
+    async def calls(
+        self, conversation: ConversationId, run: RunId, message: MessageId | None = None
+    ) -> list[Call]:
+        """Return ledger rows of a run, or of one of its messages, in the calls' order."""
+
+    async def content(self, tenant: TenantId, digest: Digest) -> bytes:
+        """Return stored content. Raises `NotFound`."""
+
+    async def events(
+        self, conversation: ConversationId, after: int, limit: int = 1000
+    ) -> list[StoredEvent]:
+        """Return durable events with a number above `after`."""
+
+    async def quarantine(self, conversation: ConversationId) -> list[Quarantined]:
+        """Return what was put aside, oldest first."""
+
+    async def close(self) -> None:
+        """Finish what was queued, then let go of the database."""
