@@ -78,13 +78,13 @@ class Opaque(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     value: msgspec.Raw
 
 
-class Text(_Block, tag="text"):
+class Text(_Block, frozen=True, kw_only=True, tag="text"):
     """Plain text, whatever it looks like: `assistant: yes` in it is never a role."""
 
     text: str
 
 
-class Image(_Block, tag="image"):
+class Image(_Block, frozen=True, kw_only=True, tag="image"):
     """An image by URL, or as base64 `data` with its media type."""
 
     url: str | None = None
@@ -93,14 +93,14 @@ class Image(_Block, tag="image"):
     detail: str | None = None
 
 
-class Audio(_Block, tag="audio"):
+class Audio(_Block, frozen=True, kw_only=True, tag="audio"):
     """Recorded sound as base64 `data` in `format` (wav, mp3)."""
 
     data: str
     format: str
 
 
-class File(_Block, tag="file"):
+class File(_Block, frozen=True, kw_only=True, tag="file"):
     """A document: by the provider's id, or as base64 `data` with a name."""
 
     file_id: str | None = None
@@ -109,20 +109,20 @@ class File(_Block, tag="file"):
     data: str | None = None
 
 
-class Reasoning(_Block, tag="reasoning"):
+class Reasoning(_Block, frozen=True, kw_only=True, tag="reasoning"):
     """The model's thinking, apart from its answer; `opaque` is what its provider wants back."""
 
     text: str = ""
     opaque: Opaque | None = None
 
 
-class Refusal(_Block, tag="refusal"):
+class Refusal(_Block, frozen=True, kw_only=True, tag="refusal"):
     """The model's own words for a refusal."""
 
     text: str
 
 
-class ToolCall(_Block, tag="tool_call"):
+class ToolCall(_Block, frozen=True, kw_only=True, tag="tool_call"):
     """A call the model asked for.
 
     `arguments` is the JSON text exactly as received. `closed` is False only for history that
@@ -140,7 +140,7 @@ class ToolCall(_Block, tag="tool_call"):
 ResultPart: TypeAlias = Text | Image | File
 
 
-class ToolResult(_Block, tag="tool_result"):
+class ToolResult(_Block, frozen=True, kw_only=True, tag="tool_result"):
     """What a call came to. Exactly one stands for each call.
 
     `name`, `arguments_digest` and `generation` are None where whoever brought the result did
@@ -156,14 +156,14 @@ class ToolResult(_Block, tag="tool_result"):
     generation: int | None = None
 
 
-class Summary(_Block, tag="summary"):
+class Summary(_Block, frozen=True, kw_only=True, tag="summary"):
     """Input block of the planner: older talk in brief. Never a node of the tree."""
 
     text: str
     scope: str
 
 
-class Retrieved(_Block, tag="retrieved"):
+class Retrieved(_Block, frozen=True, kw_only=True, tag="retrieved"):
     """Input block of the planner: a passage found for one dispatch."""
 
     text: str
@@ -171,7 +171,7 @@ class Retrieved(_Block, tag="retrieved"):
     scope: str
 
 
-class Memory(_Block, tag="memory"):
+class Memory(_Block, frozen=True, kw_only=True, tag="memory"):
     """Input block of the planner: a remembered fact under its key."""
 
     text: str
@@ -179,7 +179,7 @@ class Memory(_Block, tag="memory"):
     scope: str
 
 
-class Unknown(_Block, tag="unknown"):
+class Unknown(_Block, frozen=True, kw_only=True, tag="unknown"):
     """A kind that this release does not know. It is kept, shown and never sent."""
 
     name: str

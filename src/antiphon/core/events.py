@@ -21,7 +21,7 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_d
     """Base of durable events; `type` tells them apart in stored form."""
 
 
-class RunChanged(_Event, tag="run.changed"):
+class RunChanged(_Event, frozen=True, kw_only=True, tag="run.changed"):
     """A run has a new status. `code` is its error code, or why it ended as it did."""
 
     run: RunId
@@ -29,7 +29,7 @@ class RunChanged(_Event, tag="run.changed"):
     code: str | None = None
 
 
-class Placed(_Event, tag="message.placed"):
+class Placed(_Event, frozen=True, kw_only=True, tag="message.placed"):
     """A run's input has entered the tree."""
 
     run: RunId
@@ -37,7 +37,7 @@ class Placed(_Event, tag="message.placed"):
     parent: MessageId | None
 
 
-class DispatchChanged(_Event, tag="dispatch.changed"):
+class DispatchChanged(_Event, frozen=True, kw_only=True, tag="dispatch.changed"):
     """An attempt of the run has a new state."""
 
     run: RunId
@@ -47,7 +47,7 @@ class DispatchChanged(_Event, tag="dispatch.changed"):
     code: str | None = None
 
 
-class Committed(_Event, tag="message.committed"):
+class Committed(_Event, frozen=True, kw_only=True, tag="message.committed"):
     """An assistant message is canonical. It is true from here on; its preview is obsolete."""
 
     run: RunId
@@ -59,7 +59,7 @@ class Committed(_Event, tag="message.committed"):
     calls: tuple[CallId, ...] = ()
 
 
-class Withdrawn(_Event, tag="preview.withdrawn"):
+class Withdrawn(_Event, frozen=True, kw_only=True, tag="preview.withdrawn"):
     """What was shown of this generation never became history: take it off the screen."""
 
     run: RunId
@@ -67,7 +67,7 @@ class Withdrawn(_Event, tag="preview.withdrawn"):
     reason: str
 
 
-class CallChanged(_Event, tag="call.changed"):
+class CallChanged(_Event, frozen=True, kw_only=True, tag="call.changed"):
     """A tool call has a new state."""
 
     run: RunId
@@ -77,7 +77,7 @@ class CallChanged(_Event, tag="call.changed"):
     code: str | None = None
 
 
-class ResultsPlaced(_Event, tag="results.placed"):
+class ResultsPlaced(_Event, frozen=True, kw_only=True, tag="results.placed"):
     """All calls of a step are closed and their results stand in the tree."""
 
     run: RunId
@@ -85,25 +85,25 @@ class ResultsPlaced(_Event, tag="results.placed"):
     revision: int
 
 
-class HeadMoved(_Event, tag="head.moved"):
+class HeadMoved(_Event, frozen=True, kw_only=True, tag="head.moved"):
     """The active line now ends in `head`."""
 
     head: MessageId | None
 
 
-class MessagesAdded(_Event, tag="messages.added"):
+class MessagesAdded(_Event, frozen=True, kw_only=True, tag="messages.added"):
     """Messages were created or imported without a run."""
 
     messages: tuple[MessageId, ...]
 
 
-class MessagesDeleted(_Event, tag="messages.deleted"):
+class MessagesDeleted(_Event, frozen=True, kw_only=True, tag="messages.deleted"):
     """These are skipped on every line from here on; they stay stored."""
 
     messages: tuple[MessageId, ...]
 
 
-class Kept(_Event, tag="message.kept"):
+class Kept(_Event, frozen=True, kw_only=True, tag="message.kept"):
     """A person kept canceled text: it is a message of its own now."""
 
     message: MessageId

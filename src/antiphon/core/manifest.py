@@ -47,10 +47,14 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
 class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that shapes a request beside the history and the tools.
 
-    Stored by its digest. `extra` holds sampling options as the profile names them.
+    Stored by its digest. `endpoint` is the base URL; `facts` override what the profile says
+    of this one model; `extra` holds sampling options as the profile names them.
     """
 
     model: str
+    profile: str = "openai-chat"
+    endpoint: str = ""
+    facts: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
     instructions: str | None = None
     max_output_tokens: int | None = None
     tool_choice: str | None = None

@@ -30,7 +30,7 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all rows."""
 
 
-class Conversation(_Row):
+class Conversation(_Row, frozen=True, kw_only=True):
     """The row that every compare-and-swap of a conversation looks at.
 
     `head` is the leaf of the active session; an archived session keeps its own.
@@ -53,7 +53,7 @@ class Conversation(_Row):
     deletions: frozenset[MessageId] = frozenset()
 
 
-class Session(_Row):
+class Session(_Row, frozen=True, kw_only=True):
     """A goal-carrying stretch of a conversation."""
 
     id: SessionId
@@ -88,7 +88,7 @@ class RunKind(StrEnum):
     REGENERATE = "regenerate"
 
 
-class RunOptions(_Row, omit_defaults=True):
+class RunOptions(_Row, frozen=True, kw_only=True, omit_defaults=True):
     """What a run was asked to do; durable with it, so that any process can go on with it.
 
     `tools` are digests in the content store; functions run here are found by name in the
@@ -103,7 +103,7 @@ class RunOptions(_Row, omit_defaults=True):
     metadata: dict[str, str] = {}
 
 
-class Run(_Row):
+class Run(_Row, frozen=True, kw_only=True):
     """One input worked through to an answer.
 
     `asked_parent` is what the caller named; None is the last closed point, found at placement.
@@ -142,7 +142,7 @@ class Run(_Row):
         return self.status in OPEN_RUN
 
 
-class Attempt(_Row):
+class Attempt(_Row, frozen=True, kw_only=True):
     """One try at an operation. `number` counts tries from 1; `generation` is 0 until accepted."""
 
     operation: OperationId
@@ -186,7 +186,7 @@ class Runner(StrEnum):
     FUNCTION = "function"
 
 
-class Call(_Row):
+class Call(_Row, frozen=True, kw_only=True):
     """One tool call in the ledger: born in the commit of the message that asks for it."""
 
     conversation: ConversationId
@@ -212,7 +212,7 @@ class Call(_Row):
     ended_ms: int | None
 
 
-class StoredEvent(_Row):
+class StoredEvent(_Row, frozen=True, kw_only=True):
     """A durable event: numbered per conversation without gaps. `data` is an event in JSON."""
 
     conversation: ConversationId
@@ -222,7 +222,7 @@ class StoredEvent(_Row):
     data: msgspec.Raw
 
 
-class Quarantined(_Row):
+class Quarantined(_Row, frozen=True, kw_only=True):
     """Something that came too late or from the wrong place. It changed nothing."""
 
     conversation: ConversationId

@@ -1,0 +1,74 @@
+"""The ledger of tool calls: their states, and what the model is told when one did not run.
+
+PENDING -> EXECUTING -> SUCCESS | ERROR | CANCELED | UNKNOWN, with exactly one terminal result.
+Rows are born in the commit of the assistant message; EXECUTING is durable before the call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Final
+
+from antiphon.core.blocks import Outcome, ResultPart, Text, ToolResult
+from antiphon.core.digests import canonical_json, digest, parse_exact
+from antiphon.core.ids import Digest
+from antiphon.core.records import TERMINAL_CALL, Call, CallState
+from antiphon.errors import InternalError
+
+OUTCOMES: Final = {
+    CallState.SUCCESS: Outcome.SUCCESS,
+    CallState.ERROR: Outcome.ERROR,
+    CallState.CANCELED: Outcome.CANCELED,
+}
+
+NOT_RUN: Final = "Not run: the run was canceled before this call began."
+WAS_RUNNING: Final = (
+    "Canceled while it was running. It may have taken effect; do not assume that it did not."
+)
+
+
+def arguments_digest(key: bytes, name: str, arguments: str) -> Digest:
+    """Return the digest of a call: the tool's name and its arguments in canonical form.
+
+    The order of keys and the spelling of numbers do not matter, their exact values do.
+
+    Raises:
+        InvalidInput: The arguments are not JSON.
+    """
+    return digest(key, "call", name.encode(), canonical_json(parse_exact(arguments)).encode())
+
+
+def unknown_tool(name: str, available: Iterable[str]) -> str:
+    """Return what the model is told when it asks for a tool that does not exist."""
+    names = ", ".join(sorted(available)) or "none"
+    return f"There is no tool {json.dumps(name)}. Available: {names}."
+
+
+def invalid_arguments(problem: str) -> str:
+    """Return what the model is told when its arguments do not fit the tool's schema."""
+    return f"The arguments do not fit the tool's schema: {problem}. Nothing was run."
+
+
+def result_of(call: Call) -> ToolResult:
+    """Return the result block of a closed call, bound to the call it answers.
+
+    Raises:
+        InternalError: The call is still open: no result may be made up for it.
+    """
+    if call.state not in TERMINAL_CALL:
+        raise InternalError("An open call has no result.", code="call_open", at=call.call_id)
+    return ToolResult(
+        call_id=call.call_id,
+        content=tuple(part for part in call.content if isinstance(part, ResultPart)),
+        outcome=OUTCOMES[call.state],
+        code=call.code,
+        name=call.name,
+        arguments_digest=call.arguments_digest,
+        generation=call.generation,
+    )
+
+
+def text_result(text: str) -> tuple[Text, ...]:
+    """Return the content of a result that is plain text."""
+    return (Text(text=text),)

@@ -1,0 +1,89 @@
+"""The run loop as a pure decision: what a run does next, from what stands in the store.
+
+The engine asks after every transition and after every restart; since the answer depends on
+stored rows alone, a run goes on in another process as it would have gone on in the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from antiphon.core.records import TERMINAL_CALL, Call, CallState, Run, Runner, RunStatus
+
+
+@dataclass(frozen=True, slots=True)
+class CallModel:
+    """Plan, render and dispatch. Without `tools` the model is asked for a last answer."""
+
+    tools: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class RunTools:
+    """Execute these calls, each durable as EXECUTING before it begins."""
+
+    calls: tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceToolResults:
+    """Every call is closed: their results enter the tree."""
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitOutputs:
+    """Calls are open that only somebody else can close; the run gives the slot back."""
+
+    end_code: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """There is nothing left to do."""
+
+    end_code: str | None = None
+
+
+NextStep: TypeAlias = CallModel | RunTools | PlaceToolResults | AwaitOutputs | Finish
+
+
+def next_step(
+    run: Run, calls: Sequence[Call], *, placed: bool, functions: frozenset[str]
+) -> NextStep:
+    """Return what `run` does next.
+
+    Args:
+        run: An open run that has been placed and has no attempt in flight.
+        calls: The ledger rows of its newest assistant message; empty where it has none.
+        placed: Whether the results of those calls stand in the tree already.
+        functions: Tools that this process can run.
+    """
+    if not calls or placed:
+        # The last call allowed offers no tools; a model that has them must stop somewhere.
+        return CallModel(tools=run.committed + 1 < run.options.max_model_calls)
+    if all(call.state in TERMINAL_CALL for call in calls):
+        return PlaceToolResults()
+    ours = tuple(
+        call
+        for call in calls
+        if call.state is CallState.PENDING
+        and call.runner is Runner.FUNCTION
+        and call.name in functions
+    )
+    if ours:
+        return RunTools(ours)
+    if any(call.state is CallState.UNKNOWN for call in calls):
+        return AwaitOutputs("tool_unknown")
+    return AwaitOutputs()
+
+
+def over_limit(run: Run) -> bool:
+    """Return whether the run has used up its model calls."""
+    return run.committed >= run.options.max_model_calls
+
+
+def may_go_on(run: Run) -> bool:
+    """Return whether the run has work that some process may take up now."""
+    return run.status in (RunStatus.PENDING, RunStatus.UNKNOWN)

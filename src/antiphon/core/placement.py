@@ -1,0 +1,91 @@
+"""Placement: where a run's input goes once the conversation's slot is free.
+
+Decided from rows and a line, carried out by `PlaceRun`, which compares the revision again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from antiphon.core.blocks import Message
+from antiphon.core.ids import CallId, MessageId
+from antiphon.core.records import Run, RunStatus
+from antiphon.core.tree import last_closed_point, open_calls
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceAt:
+    """The input becomes a child of `parent`; None is the root."""
+
+    parent: MessageId | None
+
+
+@dataclass(frozen=True, slots=True)
+class StayQueued:
+    """The branch has open calls that somebody else will close: the input waits."""
+
+    calls: tuple[CallId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CannotPlace:
+    """The input can never go there: the run ends with `code`."""
+
+    code: str
+    message: str
+
+
+Placement: TypeAlias = PlaceAt | StayQueued | CannotPlace
+
+
+def place(run: Run, line: Sequence[Message], others: Sequence[Run]) -> Placement:
+    """Return where `run` goes.
+
+    Args:
+        run: A queued run.
+        line: Committed messages from the root to the asked parent, or to the head where none
+            was asked for; deleted and uncommitted ones are gone already.
+        others: The conversation's other open runs, for what they still owe to the line.
+    """
+    waiting = open_calls(line)
+    if run.asked_parent is not None:
+        if not line or line[-1].id != run.asked_parent:
+            return CannotPlace(
+                "uncommitted_block",
+                "The parent is deleted, or was never committed; name another one.",
+            )
+        if waiting and _owed_by(others, line):
+            return StayQueued(waiting)
+        if waiting:
+            return CannotPlace(
+                "missing_tool_result",
+                "The parent asks for tools whose results are missing; branch above it.",
+            )
+        return PlaceAt(run.asked_parent)
+    if waiting and _owed_by(others, line):
+        return StayQueued(waiting)
+    return PlaceAt(last_closed_point(line))
+
+
+def _owed_by(others: Sequence[Run], line: Sequence[Message]) -> bool:
+    """Whether an open run of this line still has to close its calls."""
+    on_line = {message.run for message in line if message.calls}
+    return any(
+        other.id in on_line
+        and other.status in (RunStatus.WAITING, RunStatus.PENDING, RunStatus.UNKNOWN)
+        for other in others
+    )
+
+
+def refuses_new_text(line: Sequence[Message], others: Sequence[Run]) -> tuple[CallId, ...]:
+    """Return the open calls because of which new text on this line is refused, if any.
+
+    A waiting run takes outputs only. Text that was queued before it began to wait stays in
+    the queue; text that comes now is refused, so that its sender can decide.
+    """
+    waiting = open_calls(line)
+    on_line = {message.run for message in line if message.calls}
+    owed = any(o.id in on_line and o.status is RunStatus.WAITING for o in others)
+    return waiting if owed else ()
