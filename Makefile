@@ -1,0 +1,92 @@
+# Every target works on a fresh clone that has make and Python 3.11 or newer, and nothing else.
+# Packages come from the locks in requirements/, with hashes, from wherever your pip looks.
+
+PYTHON ?= $(firstword $(foreach name,python3 python3.11 python3.12 python3.13 python3.14,$(shell \
+	command -v $(name) >/dev/null 2>&1 && $(name) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(name))))
+DIR ?= tests/data/cases
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input install --no-deps
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+.NOTPARALLEL:
+.PHONY: help run test check verify cases requirements bench e2e-model soak fuzz lock clean
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+
+run: .venv/runtime.stamp .venv/project.stamp  ## Talk to a model here and now (ARGS="serve --port 8000" for another command)
+	@$(BIN)/antiphon $(if $(ARGS),$(ARGS),chat)
+
+test: .venv/dev.stamp .venv/project.stamp  ## Run the tests (ARGS="-k stream" to choose)
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: .venv/dev.stamp .venv/project.stamp  ## Format, lint, types, direction of imports, generated files
+	@echo "format"; $(BIN)/ruff format --check --quiet . || { echo "run: .venv/bin/ruff format ."; exit 1; }
+	@echo "lint"; $(BIN)/ruff check --quiet .
+	@echo "types"; $(BIN)/mypy src tests $(if $(wildcard bench/*.py),bench)
+	@echo "imports"; report=$$($(BIN)/lint-imports --no-cache 2>&1) || { echo "$$report"; exit 1; }
+	@for script in scripts/check_*.py; do \
+		[ -e "$$script" ] || continue; echo "generated: $$script"; $(BIN)/python "$$script" || exit 1; done
+
+verify: .venv/dev.stamp .venv/project.stamp  ## Check the dispatch table against a model of every interleaving
+	@$(BIN)/python tests/model/check.py $(ARGS)
+
+cases: .venv/dev.stamp .venv/project.stamp  ## Run the cases from public bug reports (DIR=path for others)
+	@$(BIN)/python tests/run_cases.py $(DIR) $(ARGS)
+
+requirements: .venv/dev.stamp .venv/project.stamp  ## Print as JSON which tests prove which requirement
+	@rm -f .venv/requirements.json
+	@$(BIN)/python -m pytest --requirements=.venv/requirements.json --require-owned $(ARGS) >&2; code=$$?; \
+		if [ -e .venv/requirements.json ]; then cat .venv/requirements.json; fi; exit $$code
+
+bench: .venv/bench.stamp .venv/project.stamp  ## Measure against the alternatives (ARGS="--quick" for a short run)
+	@$(BIN)/python bench/run.py $(ARGS)
+
+e2e-model: .venv/dev.stamp .venv/project.stamp .venv/local.stamp  ## Talk to a real small model on this machine (downloads 130 MB)
+	@$(BIN)/python tests/e2e_model.py $(ARGS)
+
+soak: .venv/dev.stamp .venv/project.stamp  ## Run for long under faults, watching memory and invariants
+	@$(BIN)/python tests/soak.py $(ARGS)
+
+fuzz: .venv/dev.stamp .venv/project.stamp  ## Feed damaged streams and histories until told to stop
+	@$(BIN)/python tests/fuzz.py $(ARGS)
+
+lock: .venv/created.stamp  ## Remake the locks from pyproject.toml (ARGS=--upgrade for the newest of everything)
+	@PYTHON=$(BIN)/python scripts/lock $(ARGS)
+
+clean:  ## Remove everything that make has made
+	@rm -rf .venv .venv-lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
+	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# One stamp per lock: made once, made again when the lock changes. The locks agree on every version, so one environment
+# holds any number of them.
+
+.venv/created.stamp:
+	@[ -n "$(PYTHON)" ] || { echo "Antiphon needs Python 3.11 or newer; none of python3, python3.11 … python3.14 is." \
+		"Name one with: make PYTHON=/path/to/python" >&2; exit 1; }
+	@echo "environment: .venv with $$($(PYTHON) --version)" >&2
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "This Python cannot make environments. On Debian and" \
+		"Ubuntu: apt install $$($(PYTHON) -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')" >&2; exit 1; }
+	@$(PYTHON) -m venv --clear .venv
+	@touch $@
+
+.venv/build.stamp: requirements/build.lock | .venv/created.stamp
+	@$(PIP) --require-hashes --requirement requirements/build.lock
+	@touch $@
+
+.venv/project.stamp: pyproject.toml .venv/build.stamp
+	@$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+.venv/%.stamp: requirements/%.lock | .venv/created.stamp
+	@echo "packages: $<" >&2
+	@$(PIP) --require-hashes --requirement $<
+	@touch $@
+
+.venv/runtime.stamp: | .venv/project.stamp
+.venv/bench.stamp: .venv/dev.stamp
+.venv/dev.stamp: .venv/runtime.stamp
+
+.PRECIOUS: .venv/%.stamp
