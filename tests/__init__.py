@@ -1,0 +1,1 @@
+"""The tests of Antiphon; a package, so that they can share code as `tests.<name>`."""
