@@ -1,0 +1,354 @@
+"""One HTTP request, sent once, with an honest account of whether it left.
+
+What the dispatch table does next depends on one fact that HTTP clients like to hide: could a
+byte of this request have reached the provider? Here `on_written` is called immediately before
+the first byte may leave, a failure before that point is `NotSent`, and any failure after it
+is `Cut`. Nothing is repeated behind the caller's back: no redirect, no retry, and not the
+silent second try that clients give to a request on a connection found dead.
+
+This module does not know what a provider's answer means, and it has no timeout but the one
+for connecting: how long to wait for an answer is the engine's decision.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from urllib.parse import urlsplit
+
+from antiphon.engine.ports import Cut, NotSent
+
+if TYPE_CHECKING:
+    # The client takes a quarter of a second to import, which `antiphon --help` need not pay.
+    import aiohttp
+    from aiohttp.abc import AbstractResolver, ResolveResult
+    from aiohttp.client_reqrep import ClientRequest, ClientResponse
+
+    from antiphon.core.manifest import WireRequest
+
+Address: TypeAlias = tuple[str, int]
+Starter: TypeAlias = Callable[[], Awaitable[Address]]
+"""Starts a server of our own on this machine where it does not run yet; returns its address."""
+
+KEY_HEADERS: Final = frozenset({"authorization", "api-key", "x-api-key", "x-goog-api-key"})
+"""Where a dialect may want its key: it renders the header empty, and the key is put there."""
+
+SLICE_BYTES: Final = 64 * 1024
+"""The most that is handed to the socket at once: hanging up stops what was not handed over."""
+
+KEEPALIVE_S: Final = 4.0
+"""How long an idle connection is kept: less than the 5 s after which common servers close.
+
+A request that meets a server's closing connection has an unknown outcome, which costs a person's
+attention; a handshake costs a tenth of a second.
+"""
+
+MAX_LINE_BYTES: Final = 32 * 1024
+MAX_HEADERS: Final = 256
+
+
+class HttpTransport:
+    """Sends requests over HTTP/1.1, with connections kept for the next step of a tool loop.
+
+    `hosts` names servers of our own (`rehearsal.invalid`): they are started when first needed,
+    and the name stands in the request and its digest whatever port they were given. `trust_env`
+    takes proxies from the environment.
+    """
+
+    def __init__(
+        self,
+        *,
+        hosts: Mapping[str, Starter] | None = None,
+        trust_env: bool = False,
+        keepalive_s: float = KEEPALIVE_S,
+    ) -> None:
+        import aiohttp  # noqa: F401  # here, so that no request waits for it with the loop blocked
+
+        self._hosts = dict(hosts or {})
+        self._trust_env = trust_env
+        self._keepalive_s = keepalive_s
+        self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+
+    async def send(
+        self,
+        request: WireRequest,
+        *,
+        api_key: str | None,
+        connect_timeout_s: float,
+        on_written: Callable[[], None],
+    ) -> HttpReply:
+        """Send `request` once and return when the head of its answer is here.
+
+        `on_written` runs immediately before the first byte may leave. What it raises stops the
+        request with nothing sent and reaches the caller unchanged. Canceling this call hangs up.
+
+        Raises:
+            NotSent: No byte left; `code` is `dns`, `connect`, `tls` or `connect_timeout`.
+            Cut: Bytes may have left; `code` is `disconnected`, `reset` or `malformed`.
+        """
+        import aiohttp
+        from yarl import URL
+
+        if self._closed:
+            raise NotSent("connect", "The transport is closed.")
+        host = urlsplit(request.url).hostname or ""
+        await self._start(host)
+        exchange = _Exchange(host, on_written)
+
+        async def once(outgoing: ClientRequest, proceed: aiohttp.ClientHandlerType) -> ClientResponse:
+            # Our exceptions are none that the client would try again after, and they are raised
+            # outside the handler because a chained exception would keep headers, key included.
+            if api_key is not None:
+                outgoing.headers.update([_key_header(request, api_key)])
+            failure: NotSent | Cut
+            try:
+                return await proceed(outgoing)
+            except (aiohttp.ClientError, OSError) as exc:
+                failure = exchange.failure(exc)
+            raise failure
+
+        response = await self._open().request(
+            request.method,
+            URL(request.url, encoded=True),  # the very characters that the digest covers
+            headers=_headers(request),
+            data=_slices(request.chunks) if request.chunks else None,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout_s),
+            trace_request_ctx=exchange,
+            middlewares=(once,),
+        )
+        return HttpReply(response)
+
+    async def close(self) -> None:
+        """Close every connection, those with an answer under way too."""
+        self._closed = True
+        if self._session is not None:
+            await self._session.close()
+
+    async def _start(self, host: str) -> None:
+        starter = self._hosts.get(host)
+        if starter is None:
+            return
+        try:
+            await starter()
+        except OSError as exc:
+            raise NotSent(
+                "connect", f"{host} could not be started: {exc.strerror or exc}"
+            ) from None
+
+    def _open(self) -> aiohttp.ClientSession:
+        """Return the client, made at the first request because it belongs to a running loop."""
+        import aiohttp
+
+        if self._session is None:
+            trace = aiohttp.TraceConfig()
+            trace.on_request_headers_sent.append(_headers_leave)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(
+                    limit=0,  # how many run at once is decided where runs are claimed
+                    keepalive_timeout=self._keepalive_s,
+                    resolver=cast("AbstractResolver", _Resolver(self._hosts)),
+                ),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                skip_auto_headers=("content-type",),
+                headers={"user-agent": "antiphon"},
+                trust_env=self._trust_env,
+                max_line_size=MAX_LINE_BYTES,
+                max_field_size=MAX_LINE_BYTES,
+                max_headers=MAX_HEADERS,
+                trace_configs=[trace],
+            )
+        return self._session
+
+
+class HttpReply:
+    """An answer from its head on; made by `HttpTransport.send`."""
+
+    def __init__(self, response: ClientResponse) -> None:
+        self._response = response
+        self._body = _Body(response)
+
+    @property
+    def status(self) -> int:
+        """HTTP status."""
+        return self._response.status
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers with lower-case names; of those that repeat, the last."""
+        return {name.lower(): value for name, value in self._response.headers.items()}
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives, without transfer and content encoding.
+
+        There is one body and one iterator, so a second call goes on where the first stopped, and
+        a read that was canceled may be repeated: nothing is lost by it.
+
+        Raises:
+            Cut: The connection broke before the body's own end, or was closed here.
+        """
+        return self._body
+
+    async def close(self) -> None:
+        """Hang up unless the body has ended; afterwards nothing of it can reach us."""
+        self._response.close()
+
+
+class _Body:
+    """The body as an iterator that survives the cancellation of a read."""
+
+    def __init__(self, response: ClientResponse) -> None:
+        self._response = response
+        self._content = response.content
+        # A body that only the end of the connection ends cannot be told from a broken one by its
+        # bytes; the connection knows whether it was closed or reset.
+        open_ended = (
+            "content-length" not in response.headers and "transfer-encoding" not in response.headers
+        )
+        connection = response.connection if open_ended else None
+        self._protocol = connection.protocol if connection is not None else None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        import aiohttp
+
+        failure: Cut
+        try:
+            data = await self._content.readany()
+            if data:
+                return data
+            broken = self._protocol.exception() if self._protocol is not None else None
+            if isinstance(broken, OSError) and not isinstance(
+                broken, aiohttp.ServerDisconnectedError
+            ):
+                raise broken
+        except (aiohttp.ClientError, OSError) as exc:
+            failure = _cut(exc, self._response.url.host or "", "in the middle of its answer")
+            self._response.close()
+        else:
+            raise StopAsyncIteration
+        raise failure
+
+
+class _Exchange:
+    """What is known of one request while it is being sent."""
+
+    def __init__(self, host: str, on_written: Callable[[], None]) -> None:
+        self._host = host
+        self._on_written = on_written
+        self._written = False
+
+    def leave(self) -> None:
+        """Note that from now on bytes may have left."""
+        self._on_written()
+        self._written = True
+
+    def failure(self, exc: Exception) -> NotSent | Cut:
+        """Return what this failure means for the caller, without anything of the request."""
+        if self._written:
+            return _cut(exc, self._host, "before it answered")
+        return _not_sent(exc, self._host)
+
+
+def _not_sent(exc: Exception, host: str) -> NotSent:
+    import aiohttp
+
+    match exc:
+        case aiohttp.ClientConnectorDNSError():
+            return NotSent("dns", f"The name {host} has no address.")
+        case aiohttp.ClientSSLError() | aiohttp.ServerFingerprintMismatch():
+            return NotSent("tls", f"No secure connection to {host}: {_reason(exc)}.")
+        case TimeoutError():
+            return NotSent("connect_timeout", f"{host} did not accept a connection in time.")
+        case _:
+            return NotSent("connect", f"No connection to {host}: {_reason(exc)}.")
+
+
+def _cut(exc: Exception, host: str, when: str) -> Cut:
+    import aiohttp
+
+    match exc:
+        case aiohttp.ClientResponseError():
+            return Cut("malformed", f"{host} sent what is not HTTP, or a head longer than we read.")
+        case aiohttp.ClientPayloadError() if "not completed" not in str(exc):
+            return Cut("malformed", f"{host} sent a body that cannot be decoded.")
+        case ConnectionResetError() | BrokenPipeError():
+            return Cut("reset", f"{host} reset the connection {when}.")
+        case aiohttp.ClientOSError() if exc.errno is not None:
+            return Cut("reset", f"The connection to {host} broke {when}: {_reason(exc)}.")
+        case _:
+            return Cut("disconnected", f"{host} closed the connection {when}.")
+
+
+def _reason(exc: Exception) -> str:
+    """Return the system's or the TLS library's own words for it; never the client's text."""
+    inner = getattr(exc, "os_error", None) or exc.__cause__ or exc
+    return str(
+        getattr(inner, "strerror", None) or getattr(inner, "reason", None) or type(inner).__name__
+    )
+
+
+async def _headers_leave(session: object, context: SimpleNamespace, parameters: object) -> None:
+    """Trace callback: awaited by the client before it writes the head to the socket."""
+    exchange = context.trace_request_ctx
+    assert isinstance(exchange, _Exchange)
+    exchange.leave()
+
+
+def _key_header(request: WireRequest, api_key: str) -> tuple[str, str]:
+    for name, value in request.headers:
+        if name in KEY_HEADERS and value == "":
+            return name, f"Bearer {api_key}" if name == "authorization" else api_key
+    return "authorization", f"Bearer {api_key}"
+
+
+def _headers(request: WireRequest) -> list[tuple[str, str]]:
+    headers = [(name, value) for name, value in request.headers if value or name not in KEY_HEADERS]
+    if request.chunks:
+        headers.append(("content-length", str(sum(map(len, request.chunks)))))
+    return headers
+
+
+async def _slices(chunks: tuple[bytes, ...]) -> AsyncIterator[bytes | memoryview]:
+    """Yield the body in pieces that the socket takes one by one, without copying it whole."""
+    for chunk in chunks:
+        view = memoryview(chunk)
+        for start in range(0, len(view), SLICE_BYTES):
+            yield view[start : start + SLICE_BYTES]
+
+
+class _Resolver:
+    """Names of our own servers first, then the system's."""
+
+    def __init__(self, hosts: Mapping[str, Starter]) -> None:
+        from aiohttp import DefaultResolver
+
+        self._hosts = hosts
+        self._system = DefaultResolver()
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        starter = self._hosts.get(host)
+        if starter is None:
+            return await self._system.resolve(host, port, family)
+        address, own_port = await starter()
+        return [
+            {
+                "hostname": host,
+                "host": address,
+                "port": own_port,
+                "family": socket.AF_INET,
+                "proto": 0,
+                "flags": socket.AI_NUMERICHOST,
+            }
+        ]
+
+    async def close(self) -> None:
+        await self._system.close()
+
