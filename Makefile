@@ -58,7 +58,7 @@ lock: .venv/created.stamp  ## Remake the locks from pyproject.toml (ARGS=--upgra
 
 clean:  ## Remove everything that make has made
 	@rm -rf .venv .venv-lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
-	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # One stamp per lock: made once, made again when the lock changes. The locks agree on every version, so one environment
 # holds any number of them.
