@@ -102,6 +102,7 @@ class Effect(StrEnum):
     BIND_HANDLE = "bind_handle"
     WRITE_MESSAGE = "write_message"
     ADVANCE_REVISION = "advance_revision"
+    FOLLOW_HEAD = "follow_head"
     BEAR_CALLS = "bear_calls"
     RELEASE = "release"
     QUARANTINE = "quarantine"
@@ -168,11 +169,11 @@ PREDICATES: Final[Mapping[Condition, Callable[[Facts], bool]]] = MappingProxyTyp
         Condition.ACTIVE_OPERATION: lambda f: f.active_operation == f.operation,
         Condition.CALLER_CURRENT: lambda f: f.my_epoch == f.my_epoch_current > 0,
         Condition.GENERATION: lambda f: f.my_generation == f.generation > 0,
-        Condition.OWNER: lambda f: f.my_node == f.owner and f.my_epoch == f.owner_epoch,
+        Condition.OWNER: lambda f: f.my_node == f.owner is not None and f.my_epoch == f.owner_epoch,
         # Its owner says so; or anyone, once the owner's lease or the attempt's time is over.
         Condition.OWNER_OR_GONE: lambda f: (
             (
-                f.my_node == f.owner
+                f.my_node == f.owner is not None
                 and f.my_epoch == f.owner_epoch
                 and f.my_generation == f.generation
             )
@@ -215,7 +216,7 @@ class Row:
 
 def _row(
     number: int,
-    sources: State | None | frozenset[State],
+    sources: State | frozenset[State] | None,
     event: Event,
     target: State,
     conditions: tuple[Condition, ...] = (),
@@ -234,7 +235,10 @@ def _row(
 _S, _E, _C, _F = State, Event, Condition, Effect
 _FENCE: Final = (_C.GENERATION, _C.OWNER)
 _COMMIT: Final = (_C.GENERATION, _C.ACTIVE_OPERATION, _C.REVISION, _C.CANCEL_GENERATION)
-_LAND: Final = (_F.WRITE_MESSAGE, _F.BEAR_CALLS, _F.ADVANCE_REVISION, _F.RELEASE)
+# The head follows only where it still stands where the run's placement or last commit left it.
+_LAND: Final = (
+    _F.WRITE_MESSAGE, _F.BEAR_CALLS, _F.ADVANCE_REVISION, _F.FOLLOW_HEAD, _F.RELEASE,
+)  # fmt: skip
 
 TABLE: Final[tuple[Row, ...]] = (
     _row(
@@ -283,7 +287,11 @@ TABLE: Final[tuple[Row, ...]] = (
     _row(12, IN_FLIGHT, _E.REFUSED, _S.UNKNOWN, (*_FENCE, _C.SENT_AGAIN)),
     _row(12, IN_FLIGHT, _E.NOT_SENT, _S.UNKNOWN, (*_FENCE, _C.SENT_AGAIN)),
     _row(13, _S.UNKNOWN, _E.FOUND, _S.COMMITTED, (_C.WHOLE_ANSWER, *_COMMIT), _LAND),
-    _row(14, _S.UNKNOWN, _E.ENDED, _S.FAILED, (_C.PROOF,), (_F.RECORD_PROOF, _F.RELEASE)),
+    # Proof for an earlier generation says nothing of this one.
+    _row(
+        14, _S.UNKNOWN, _E.ENDED, _S.FAILED,
+        (_C.GENERATION, _C.PROOF), (_F.RECORD_PROOF, _F.RELEASE),
+    ),
     _row(
         15, _S.FAILED, _E.RETRY, _S.PREPARED,
         (_C.RUN_OPEN, _C.ATTEMPTS_LEFT, _C.REVISION, _C.CANCEL_GENERATION),
@@ -302,14 +310,16 @@ def rows_for(state: State | None, event: Event) -> tuple[Row, ...]:
     return _BY_PAIR.get((state, event), ())
 
 
-_BY_PAIR: Final[Mapping[tuple[State | None, Event], tuple[Row, ...]]] = MappingProxyType(
-    {
-        (state, event): tuple(r for r in TABLE if state in r.sources and r.event is event)
-        for event in Event
-        for state in (None, *State)
-        if any(state in r.sources and r.event is event for r in TABLE)
-    }
-)
+def by_pair(table: tuple[Row, ...]) -> Mapping[tuple[State | None, Event], tuple[Row, ...]]:
+    """Return the rows of `table` under each pair that has any, in the table's order."""
+    pairs: dict[tuple[State | None, Event], tuple[Row, ...]] = {}
+    for row in table:
+        for state in row.sources:
+            pairs[state, row.event] = (*pairs.get((state, row.event), ()), row)
+    return MappingProxyType(pairs)
+
+
+_BY_PAIR: Final = by_pair(TABLE)
 
 
 @dataclass(frozen=True, slots=True)
