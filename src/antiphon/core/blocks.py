@@ -127,6 +127,7 @@ class ToolCall(_Block, frozen=True, kw_only=True, tag="tool_call"):
 
     `arguments` is the JSON text exactly as received. `closed` is False only for history that
     somebody brought with its arguments cut; such a call never comes out of our assembler.
+    `generation` is that of the attempt that asked, None where nobody recorded it.
     """
 
     call_id: CallId
@@ -134,6 +135,7 @@ class ToolCall(_Block, frozen=True, kw_only=True, tag="tool_call"):
     arguments: str
     closed: bool = True
     schema_digest: Digest | None = None
+    generation: int | None = None
     opaque: Opaque | None = None
 
 

@@ -1,0 +1,414 @@
+"""What one dialect refuses: the facts of a profile, held against a line.
+
+Two questions are asked of the same facts. *As it stands*: would the provider take this very
+request? *Mapped*: is there anything that the adapter could not map safely? In the second
+reading a rule is silent about what the adapter will put right, and lists in the manifest.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from antiphon.core.blocks import (
+    Audio,
+    File,
+    Image,
+    Message,
+    Reasoning,
+    Refusal,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+    block_id,
+)
+from antiphon.core.findings import Finding, Severity
+from antiphon.core.ids import CallId
+from antiphon.core.manifest import ToolDeclaration
+from antiphon.core.profile import Echo, Profile
+
+KIND_NAMES: Final[Mapping[type, str]] = {
+    Text: "text",
+    Image: "image",
+    Audio: "audio",
+    File: "file",
+    Reasoning: "reasoning",
+    Refusal: "refusal",
+    ToolCall: "tool_call",
+    ToolResult: "tool_result",
+}
+INSTRUCTING: Final = frozenset({Role.SYSTEM, Role.DEVELOPER})
+
+
+class ProfileRules:
+    """Holds one line against one profile. `LineChecker` feeds it and asks it.
+
+    Args:
+        profile: The facts.
+        mapped: Whether the adapter will map what can be mapped safely.
+        tools: What is declared with the line.
+    """
+
+    __slots__ = (
+        "_between",
+        "_call_ids",
+        "_count",
+        "_findings",
+        "_kinds",
+        "_last",
+        "_mapped",
+        "_names",
+        "_order",
+        "_profile",
+        "_tools",
+        "_turn",
+        "_turn_left",
+    )
+
+    def __init__(
+        self, profile: Profile, *, mapped: bool, tools: Collection[ToolDeclaration]
+    ) -> None:
+        self._profile = profile
+        self._mapped = mapped
+        self._tools = len(tools)
+        self._kinds = {
+            role: frozenset(
+                kind for kind, name in KIND_NAMES.items() if name in profile.kinds.get(role, ())
+            )
+            | (
+                {Unknown, Reasoning} if mapped else {Unknown}
+            )  # the graph rules speak of unknown kinds
+            for role in Role
+        }
+        self._call_ids = re.compile(profile.call_id_pattern) if profile.call_id_pattern else None
+        self._names = re.compile(profile.tool_name_pattern) if profile.tool_name_pattern else None
+        self._findings: list[Finding] = list(check_tools(profile, tools))
+        self._count = 0
+        self._last: Message | None = None
+        self._turn: Role | None = None
+        self._turn_left = False
+        self._between: dict[CallId, str] = {}
+        self._order = profile.results_in_call_order and not mapped
+
+    def copy(self) -> ProfileRules:
+        """Return rules that stand where these stand."""
+        other = ProfileRules.__new__(ProfileRules)
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        other._findings = self._findings.copy()
+        other._between = self._between.copy()
+        return other
+
+    def feed(self, message: Message, start: int, owed: Mapping[CallId, object]) -> None:
+        """Take the next message; `owed` are the calls that were open before it."""
+        role = message.role
+        blocks = message.blocks
+        allowed = self._kinds[role]
+        for order, block in enumerate(blocks):
+            kind = type(block)
+            if kind is ToolCall and role is Role.ASSISTANT:
+                self._call(message, order, start + order, block)  # type: ignore[arg-type]
+            elif kind is ToolResult and role is Role.TOOL:
+                self._result(message, order, start + order, block, owed)  # type: ignore[arg-type]
+            elif kind not in allowed:
+                self._not_allowed(message, order, start + order, kind)
+            elif kind is Text and not self._profile.blank_text and not block.text.strip():  # type: ignore[union-attr]
+                self._blank(message, order, start + order)
+        if not blocks and role is not Role.TOOL:
+            self._empty(message, start)
+        if owed and role is not Role.TOOL:
+            self._stands_between(message, owed)
+        self._roles(message, start)
+        if self._profile.max_blocks is not None and len(blocks) > self._profile.max_blocks:
+            self._find(
+                "too_many_blocks",
+                message.id,
+                start,
+                f"At most {self._profile.max_blocks} blocks may stand in one message.",
+            )
+        if self._profile.reasoning is not Echo.NEVER and role is Role.ASSISTANT:
+            self._reasoning(message, start)
+        self._count += 1
+        self._last = message
+
+    def finish(self, position: int) -> Iterator[Finding]:
+        """Yield what is wrong with the line if it ends here, at `position`."""
+        yield from self._findings
+        last = self._last
+        if last is not None and last.role is Role.ASSISTANT and self._profile.ends_with_user:
+            yield Finding(
+                code="must_end_with_user",
+                at=last.id,
+                position=position - 1,
+                message="This model does not continue a text of its own. End with a user message or a tool result.",
+            )
+
+    def _roles(self, message: Message, start: int) -> None:
+        """Roles and their order. Kept in one place, since each rule takes the others as given."""
+        profile, role = self._profile, message.role
+        spoken = profile.spoken_as(role) if self._mapped else role
+        if spoken not in profile.roles:
+            known = ", ".join(sorted(profile.roles))
+            grammar = profile.alternation and role in INSTRUCTING
+            self._find(
+                "role_order" if grammar else "role_unsupported",
+                message.id,
+                start,
+                f"The model behind this profile knows no {role} messages ({known} only), and could drop the text in silence.",
+            )
+            return
+        if role in INSTRUCTING and spoken in INSTRUCTING and profile.system_first:
+            if self._count and not self._mapped:
+                self._find(
+                    "system_not_first",
+                    message.id,
+                    start,
+                    "System text has to be one message, the very first. Merge it there.",
+                )
+            return
+        self._after_tool(message, start, spoken)
+        if spoken is Role.TOOL or (
+            spoken is Role.ASSISTANT and any(type(b) is ToolCall for b in message.blocks)
+        ):
+            if self._turn is None and profile.starts_with_user:
+                self._starts_wrong(message, start)
+            self._turn, self._turn_left = self._turn or spoken, True
+        elif spoken is Role.USER or spoken is Role.ASSISTANT:
+            if self._turn is None and spoken is not Role.USER and profile.starts_with_user:
+                self._starts_wrong(message, start)
+            if (
+                profile.alternation
+                and spoken is self._turn
+                and not (self._mapped and not self._turn_left)
+            ):
+                self._find(
+                    "role_order",
+                    message.id,
+                    start,
+                    f"Two {role} messages follow each other, and this model's template wants user and assistant in turn. Merge them.",
+                )
+            self._turn, self._turn_left = spoken, False
+
+    def _after_tool(self, message: Message, start: int, spoken: Role) -> None:
+        allowed = self._profile.after_tool
+        follows = self._last is not None and self._last.role is Role.TOOL
+        if allowed is not None and follows and spoken is not Role.TOOL and spoken not in allowed:
+            self._find(
+                "role_order",
+                message.id,
+                start,
+                f"After a tool message this model takes {', '.join(sorted(allowed))} only.",
+            )
+
+    def _starts_wrong(self, message: Message, start: int) -> None:
+        self._find(
+            "must_start_with_user",
+            message.id,
+            start,
+            "The first message beside system text has to be the user's.",
+        )
+
+    def _stands_between(self, message: Message, owed: Mapping[CallId, object]) -> None:
+        if not self._profile.results_adjacent:
+            return
+        if self._mapped and not any(type(b) is ToolCall for b in message.blocks):
+            return  # the adapter lets the results go first
+        for call_id in owed:
+            self._between.setdefault(call_id, message.id)
+
+    def _call(self, message: Message, order: int, position: int, call: ToolCall) -> None:
+        profile = self._profile
+        if self._names is not None and self._names.fullmatch(call.name) is None and call.name:
+            at = block_id(message.id, order)
+            self._find(
+                "bad_tool_name",
+                at,
+                position,
+                f"{call.name!r} is no name for a tool here: {profile.tool_name_pattern}.",
+                call.call_id,
+            )
+        if self._mapped:
+            return
+        if profile.call_id_max is not None and len(call.call_id) > profile.call_id_max:
+            self._find(
+                "call_id_too_long",
+                block_id(message.id, order),
+                position,
+                f"This call id has {len(call.call_id)} characters, the provider takes {profile.call_id_max}. "
+                "Use a shorter one, on the call and on its result.",
+                call.call_id,
+            )
+        elif (
+            self._call_ids is not None
+            and call.call_id
+            and self._call_ids.fullmatch(call.call_id) is None
+        ):
+            self._find(
+                "bad_call_id",
+                block_id(message.id, order),
+                position,
+                f"The provider takes call ids of the form {profile.call_id_pattern} only. Use another, on the call and on its result.",
+                call.call_id,
+            )
+
+    def _result(
+        self,
+        message: Message,
+        order: int,
+        position: int,
+        result: ToolResult,
+        owed: Mapping[CallId, object],
+    ) -> None:
+        call_id = result.call_id
+        if self._between and call_id in self._between:
+            self._find(
+                "result_not_adjacent",
+                block_id(message.id, order),
+                position,
+                f"{self._between[call_id]} stands between the call {call_id} and its result. Results come directly after "
+                "the message that asks for them.",
+                call_id,
+            )
+        if self._order and call_id in owed and next(iter(owed)) != call_id:
+            self._find(
+                "result_order",
+                block_id(message.id, order),
+                position,
+                f"Results come in the order of their calls here; {next(iter(owed))} is due before {call_id}.",
+                call_id,
+            )
+        if (
+            not self._profile.result_media
+            and not self._mapped
+            and any(type(p) is not Text for p in result.content)
+        ):
+            self._find(
+                "image_in_tool_result",
+                block_id(message.id, order),
+                position,
+                "A tool result is text on this wire. Put the image into a user message after the last result.",
+                call_id,
+            )
+
+    def _not_allowed(self, message: Message, order: int, position: int, kind: type) -> None:
+        if kind is ToolResult or kind is ToolCall:
+            return  # in a foreign role: the graph rules say so
+        name = KIND_NAMES.get(kind, kind.__name__.lower())
+        may = ", ".join(sorted(self._profile.kinds.get(message.role, ()))) or "nothing"
+        self._find(
+            "block_not_allowed",
+            block_id(message.id, order),
+            position,
+            f"A {message.role} message cannot carry {name} on this wire (only {may}), and nothing is dropped in silence.",
+        )
+
+    def _blank(self, message: Message, order: int, position: int) -> None:
+        if not self._mapped:
+            self._find(
+                "empty_content",
+                block_id(message.id, order),
+                position,
+                "A text block may not be blank here. Leave it out.",
+            )
+
+    def _empty(self, message: Message, start: int) -> None:
+        if self._mapped and message.role is Role.ASSISTANT:
+            return  # an answer of nothing was committed; it goes out as an empty text
+        self._find(
+            "empty_content",
+            message.id,
+            start,
+            "This message says nothing. Give it content or leave it out.",
+        )
+
+    def _reasoning(self, message: Message, start: int) -> None:
+        calls = any(type(b) is ToolCall for b in message.blocks)
+        if self._mapped or not (calls or self._profile.reasoning is Echo.ALWAYS):
+            return
+        if not any(type(b) is Reasoning for b in message.blocks):
+            self._find(
+                "lost_reasoning",
+                message.id,
+                start,
+                "This model wants the reasoning of its tool calls back in every later request. Send it with the message.",
+            )
+
+    def _find(self, code: str, at: str, position: int, message: str, *call_ids: str) -> None:
+        self._findings.append(
+            Finding(code=code, at=at, position=position, message=message, call_ids=call_ids)
+        )
+
+
+def check_tools(profile: Profile, tools: Collection[ToolDeclaration]) -> Iterator[Finding]:
+    """Yield what is wrong with the tool declarations of a request. They stand before the line."""
+    names = re.compile(profile.tool_name_pattern) if profile.tool_name_pattern else None
+    if profile.max_tools is not None and len(tools) > profile.max_tools:
+        yield Finding(
+            code="too_many_blocks",
+            at="tools",
+            position=-1,
+            message=f"{len(tools)} tools are declared, the provider takes {profile.max_tools}.",
+        )
+    for number, tool in enumerate(tools):
+        if names is not None and names.fullmatch(tool.name) is None:
+            yield Finding(
+                code="bad_tool_name",
+                at=f"tools[{number}]",
+                position=-1,
+                message=f"{tool.name!r} is no name for a tool here: {profile.tool_name_pattern}.",
+            )
+        yield from _check_schema(profile, number, tool)
+
+
+def _check_schema(profile: Profile, number: int, tool: ToolDeclaration) -> Iterator[Finding]:
+    try:
+        schema = msgspec.json.decode(tool.parameters)
+    except (msgspec.DecodeError, RecursionError):
+        schema = None
+    if not isinstance(schema, dict):
+        problem = "the parameters are not a JSON object"
+    elif profile.strict_schemas and tool.strict:
+        problem = next(open_places(schema), "")
+    else:
+        problem = ""
+    if problem:
+        yield Finding(
+            code="schema_unsupported",
+            at=f"tools[{number}]",
+            position=-1,
+            severity=Severity.ERROR,
+            message=f"The schema of {tool.name!r} cannot be used: {problem}.",
+        )
+
+
+def open_places(schema: dict[str, object]) -> Iterator[str]:
+    """Yield why `schema` is not closed, as strict tools want it: every object says what it has."""
+    if schema.get("type") != "object" or "anyOf" in schema:
+        yield "a strict tool's schema is of type object at the root, without anyOf"
+    todo: list[tuple[str, object]] = [("", schema)]
+    while todo:
+        path, node = todo.pop()
+        if isinstance(node, list):
+            todo += [(f"{path}[{n}]", item) for n, item in enumerate(node)]
+        if not isinstance(node, dict):
+            continue
+        where = path or "the root"
+        properties = node.get("properties")
+        if node.get("type") == "object" or isinstance(properties, dict):
+            if node.get("additionalProperties") is not False:
+                yield f"{where} has to say additionalProperties: false in a strict tool"
+            required = node.get("required")
+            missing = set(properties or ()) - set(required if isinstance(required, list) else ())
+            if missing:
+                yield f"{where} has to require {', '.join(sorted(missing))} in a strict tool"
+        if isinstance(properties, dict):
+            todo += [(f"{path}.{name}", inner) for name, inner in properties.items()]
+        todo += [(f"{path}.{name}", node[name]) for name in ("items", "anyOf") if name in node]
+        definitions = node.get("$defs")
+        if isinstance(definitions, dict):
+            todo += [(f"{path}.$defs.{name}", inner) for name, inner in definitions.items()]
