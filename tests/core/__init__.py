@@ -1,0 +1,1 @@
+"""Tests of antiphon.core, one module per module."""
