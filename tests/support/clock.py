@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import itertools
 import random
+from collections.abc import Callable
 
 START_MS = 1_700_000_000_000
 
@@ -33,9 +34,21 @@ class SimulatedClock:
         heapq.heappush(self._sleepers, (self._now_ms + seconds * 1000, next(self._order), woken))
         await woken
 
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
+        due: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        due.add_done_callback(lambda woken: None if woken.cancelled() else callback())
+        heapq.heappush(
+            self._sleepers, (self._now_ms + max(seconds, 0) * 1000, next(self._order), due)
+        )
+
+        def forget() -> None:
+            due.cancel()
+
+        return forget
+
     @property
     def sleeping(self) -> int:
-        """How many tasks wait for this clock."""
+        """How many tasks and timers wait for this clock."""
         return sum(not woken.done() for _, _, woken in self._sleepers)
 
     async def advance(self, seconds: float) -> None:

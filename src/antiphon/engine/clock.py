@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 
 class SystemClock:
@@ -16,3 +17,7 @@ class SystemClock:
     async def sleep(self, seconds: float) -> None:
         """Wait at least `seconds`, whatever happens to the wall time meanwhile."""
         await asyncio.sleep(seconds)
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` once after `seconds`; call what is returned to forget it."""
+        return asyncio.get_running_loop().call_later(seconds, callback).cancel

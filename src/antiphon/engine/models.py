@@ -1,0 +1,325 @@
+"""Which model a name means: the tables of the configuration file, and what the environment offers.
+
+`rehearsal` is always there. A file's tables name the others; where there are none, the usual
+key of OpenAI or an OpenAI-compatible address lets any name through to it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from antiphon.engine import local_model
+from antiphon.errors import InvalidInput, NotFound
+
+REHEARSAL: Final = "rehearsal"
+LOCAL: Final = "local"
+
+REHEARSAL_HOST: Final = "rehearsal.invalid"
+"""Stands in requests instead of the port that the server happens to have: the same request has the
+same digest tomorrow. The top-level domain is reserved, so no name server will ever answer for it."""
+
+OPENAI_DEFAULT_MODEL: Final = "gpt-5.4-mini"
+"""Used when OpenAI is all that the environment names: small, cheap, and speaks every dialect of theirs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """Where a dialect's own provider lives, and the usual name of its key."""
+
+    base_url: str | None
+    api_key_env: str | None = None
+
+
+HOMES: Final[Mapping[str, Home]] = MappingProxyType(
+    {
+        "openai-chat": Home("https://api.openai.com/v1", "OPENAI_API_KEY"),
+        "openai-responses": Home("https://api.openai.com/v1", "OPENAI_API_KEY"),
+        "anthropic": Home("https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+        "gemini": Home("https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY"),
+        "gemini-interactions": Home(
+            "https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY"
+        ),
+        "bedrock": Home(None, "AWS_BEARER_TOKEN_BEDROCK"),
+        "deepseek": Home("https://api.deepseek.com", "DEEPSEEK_API_KEY"),
+        "mistral": Home("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+        "qwen-vllm": Home("http://127.0.0.1:8000/v1"),
+        "ollama": Home("http://127.0.0.1:11434"),
+        "ollama-openai": Home("http://127.0.0.1:11434/v1"),
+        "llamacpp": Home("http://127.0.0.1:8080/v1"),
+        "groq": Home("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+        "openrouter": Home("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+        "azure": Home(None, "AZURE_OPENAI_API_KEY"),
+    }
+)
+"""Every profile that a table may name."""
+
+
+class Secret:
+    """A key that nothing prints: not `repr`, not `str`, not a data class that holds it."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, value: str) -> None:
+        self._value = value
+
+    def reveal(self) -> str:
+        """Return the key; only what opens the socket has a reason to ask."""
+        return self._value
+
+    def __repr__(self) -> str:
+        return "Secret(…)"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._value == self._value
+
+    def __hash__(self) -> int:
+        return hash(self._value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """One model that a client may name.
+
+    Attributes:
+        name: What clients put in `model`.
+        profile: The dialect.
+        model: The provider's own name for it.
+        base_url: What the dialect's paths are appended to.
+        api_key: Added at the socket; None where the provider asks for none.
+        missing_key: The variable that the file names and the environment lacks: such a model can
+            be listed, not used.
+        context_window: Tokens that fit, or None where nobody said.
+        max_output_tokens: Most that an answer may have, or None for the provider's own limit.
+        facts: What is known of this model beyond its dialect, as `antiphon.core.profile.FACTS`.
+    """
+
+    name: str
+    profile: str
+    model: str
+    base_url: str
+    api_key: Secret | None = None
+    missing_key: str | None = None
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+    facts: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+
+
+REHEARSAL_MODEL: Final = Model(
+    name=REHEARSAL,
+    profile="openai-chat",
+    model=REHEARSAL,
+    base_url=f"http://{REHEARSAL_HOST}/v1",
+    context_window=32_768,
+)
+
+LOCAL_MODEL: Final = Model(
+    name=LOCAL,
+    profile="llamacpp",
+    model=local_model.NAME,
+    base_url=f"http://{local_model.HOST}/v1",
+    context_window=local_model.CONTEXT_TOKENS,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Models:
+    """The models there are, and which of them answers when none is named."""
+
+    named: Mapping[str, Model]
+    passthrough: Model | None = None
+    default: str = ""
+
+    def get(self, name: str | None = None) -> Model:
+        """Return the model that `name` means, or the default one.
+
+        Raises:
+            NotFound: `model_not_found`, with the names there are.
+            InvalidInput: `key_missing`: the environment lacks the key that the file names for it;
+                `extra_missing`: the local model is not installed, and how to.
+        """
+        name = name or self.default_name
+        if name == LOCAL and LOCAL not in self.named:
+            local_model.require()
+            return LOCAL_MODEL
+        known = self.named.get(name)
+        if known is not None:
+            if known.missing_key is not None:
+                raise InvalidInput(
+                    f"The key of this model is missing: the environment has no {known.missing_key}.",
+                    code="key_missing",
+                    at=name,
+                )
+            return known
+        if self.passthrough is not None:
+            return Model(
+                name=name,
+                profile=self.passthrough.profile,
+                model=name,
+                base_url=self.passthrough.base_url,
+                api_key=self.passthrough.api_key,
+            )
+        raise NotFound(
+            f"There is no model of this name. There are: {', '.join(self.names())}.",
+            code="model_not_found",
+            at=name,
+        )
+
+    @property
+    def default_name(self) -> str:
+        """Return the setting, else the file's first model, else the environment's, else `rehearsal`."""
+        if self.default:
+            return self.default
+        first = next((name for name in self.named if name != REHEARSAL), None)
+        if first is not None:
+            return first
+        return OPENAI_DEFAULT_MODEL if self.passthrough is not None else REHEARSAL
+
+    def names(self) -> tuple[str, ...]:
+        """Return every name there is, the default one first."""
+        names = dict.fromkeys([self.default_name, *self.named])
+        if local_model.installed():
+            names[LOCAL] = None
+        return tuple(names)
+
+
+def read_models(tables: object, *, env: Mapping[str, str], place: str, default: str) -> Models:
+    """Return the models of the file's `[models.*]` tables and of the environment.
+
+    Args:
+        tables: What stands under `models`; an empty mapping where nothing does.
+        env: The environment.
+        place: The file, for messages.
+        default: The setting `default_model`.
+
+    Raises:
+        InvalidInput: An entry that is unknown, missing or of the wrong kind; `at` is its place.
+    """
+    if not isinstance(tables, Mapping):
+        raise _bad(f"{place}: models", "A table is expected: [models.NAME].")
+    named = {
+        name: _model(name, table, env, f"{place}: models.{name}") for name, table in tables.items()
+    }
+    passthrough = _passthrough(env) if not named else None
+    named[REHEARSAL] = REHEARSAL_MODEL
+    models = Models(named=MappingProxyType(named), passthrough=passthrough, default=default)
+    if default and default not in named and default != LOCAL and passthrough is None:
+        raise _bad("default_model", f"There is no model {default}.{suggestion(default, named)}")
+    return models
+
+
+def _passthrough(env: Mapping[str, str]) -> Model | None:
+    """Return where any name goes when the environment names OpenAI, or a server like it, and nothing else."""
+    home = HOMES["openai-chat"]
+    key = env.get("OPENAI_API_KEY", "")
+    base_url = env.get("OPENAI_BASE_URL", "")
+    if not key and not base_url:
+        return None
+    return Model(
+        name=OPENAI_DEFAULT_MODEL,
+        profile="openai-chat",
+        model=OPENAI_DEFAULT_MODEL,
+        base_url=_url(base_url or str(home.base_url), "OPENAI_BASE_URL"),
+        api_key=Secret(key) if key else None,
+    )
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One `[models.NAME]` table, as it stands in the file."""
+
+    profile: str = "openai-chat"
+    model: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    context_window: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    facts: dict[str, Any] = {}
+
+
+def _model(name: str, content: object, env: Mapping[str, str], place: str) -> Model:
+    if name == REHEARSAL:
+        raise _bad(place, "This name belongs to the built-in model; choose another.")
+    table = _table(content, place)
+    home = HOMES.get(table.profile)
+    if home is None:
+        raise _bad(f"{place}.profile", f"Unknown profile.{suggestion(table.profile, HOMES)}")
+    base_url = table.base_url or home.base_url
+    if base_url is None:
+        raise _bad(
+            f"{place}.base_url", f"The profile {table.profile} has no usual address; give it."
+        )
+    key = _key(table, home, env)
+    return Model(
+        name=name,
+        profile=table.profile,
+        model=table.model or name,
+        base_url=_url(base_url, f"{place}.base_url"),
+        api_key=key,
+        missing_key=table.api_key_env if key is None else None,
+        context_window=table.context_window,
+        max_output_tokens=table.max_output_tokens,
+        facts=MappingProxyType(table.facts),
+    )
+
+
+def _table(content: object, place: str) -> _Table:
+    if not isinstance(content, Mapping):
+        raise _bad(place, "A table is expected: [models.NAME].")
+    for key in content:
+        if key not in _Table.__struct_fields__:
+            raise _bad(
+                f"{place}.{key}",
+                f"Unknown key.{suggestion(key, _Table.__struct_fields__)}",
+                code="unknown_setting",
+            )
+    try:
+        return msgspec.convert(content, _Table)
+    except msgspec.ValidationError as error:
+        message, _, inside = str(error).partition(" - at `$")
+    raise _bad(place + inside.rstrip("`"), f"{message}.")
+
+
+def _key(table: _Table, home: Home, env: Mapping[str, str]) -> Secret | None:
+    """Return the key: the one named, or the usual one of a dialect that is at home.
+
+    A key goes nowhere but to its own provider, unless the file says so.
+    """
+    usual = home.api_key_env if table.base_url is None else None
+    value = env.get(table.api_key_env or usual or "", "")
+    return Secret(value) if value else None
+
+
+def _url(value: str, place: str) -> str:
+    try:
+        parts = urlsplit(value)
+        usable = (
+            parts.scheme in ("http", "https") and parts.hostname is not None and not parts.query
+        )
+        _ = parts.port
+    except ValueError:
+        usable, parts = False, urlsplit("")
+    if not usable:
+        raise _bad(place, "An address begins with http:// or https:// and has no query.")
+    if parts.username is not None or parts.password is not None:
+        raise _bad(
+            place,
+            "An address is recorded with every request and must hold no password; name the key by api_key_env.",
+        )
+    return value.rstrip("/")
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return a sentence that names what was probably meant, or lists what there is."""
+    known = tuple(known)
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" Did you mean {near[0]}?" if near else f" Known: {', '.join(known)}."
+
+
+def _bad(place: str, message: str, *, code: str = "invalid_setting") -> InvalidInput:
+    return InvalidInput(message, code=code, at=place)
