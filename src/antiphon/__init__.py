@@ -1,1 +1,89 @@
-"""Keeps LLM conversations and dispatches them to model providers."""
+"""Antiphon keeps LLM conversations and dispatches them to model providers.
+
+An illegal request is never sent, a half answer never becomes history, a tool never runs
+twice, and a crash, a cancel or a refresh never loses or forks what was said.
+
+Public names are loaded when they are asked for, so that importing one part of the package
+pulls in nothing of the others.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from antiphon.core.blocks import Message, Text
+    from antiphon.core.events import Preview
+    from antiphon.engine.engine import Ask, Output
+    from antiphon.engine.settings import Settings
+    from antiphon.engine.tools import Function
+    from antiphon.errors import AntiphonError
+    from antiphon.library import (
+        Antiphon,
+        CallFinished,
+        CallsWaiting,
+        Chat,
+        Committed,
+        Ended,
+        RunHandle,
+        Unknown,
+        Withdrawn,
+        open,
+    )
+
+_HOMES: Final = {
+    "AntiphonError": "errors",
+    "Antiphon": "library",
+    "Ask": "engine.engine",
+    "CallFinished": "library",
+    "CallsWaiting": "library",
+    "Chat": "library",
+    "Committed": "library",
+    "Ended": "library",
+    "Function": "engine.tools",
+    "Message": "core.blocks",
+    "Output": "engine.engine",
+    "Preview": "core.events",
+    "RunHandle": "library",
+    "Settings": "engine.settings",
+    "Text": "core.blocks",
+    "Unknown": "library",
+    "Withdrawn": "library",
+    "open": "library",
+}
+
+__all__ = [
+    "Antiphon",
+    "AntiphonError",
+    "Ask",
+    "CallFinished",
+    "CallsWaiting",
+    "Chat",
+    "Committed",
+    "Ended",
+    "Function",
+    "Message",
+    "Output",
+    "Preview",
+    "RunHandle",
+    "Settings",
+    "Text",
+    "Unknown",
+    "Withdrawn",
+    "__version__",
+    "open",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'antiphon' has no attribute {name!r}")
+    return getattr(import_module(f"antiphon.{home}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

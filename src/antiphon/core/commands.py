@@ -106,6 +106,8 @@ class StartRun(Command[Run]):
     options: RunOptions
     input: Message | None
     asked_parent: MessageId | None
+    at_root: bool = False
+    """The input is asked to become a root; without it no parent means: found at placement."""
     key: StartKey | None = None
     max_queued: int = 16
 
@@ -212,7 +214,11 @@ class Then(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewCall:
-    """A ledger row to be born in the commit, and how its tool was declared."""
+    """A ledger row to be born in the commit, and how its tool was declared.
+
+    A call that must not run (no such tool, arguments that do not fit) is born in state ERROR
+    with `code` and `content`; every other one is born PENDING.
+    """
 
     call_id: CallId
     name: str
@@ -222,6 +228,8 @@ class NewCall:
     read_only: bool = False
     idempotent: bool = False
     idempotency_key: str = ""
+    code: str | None = None
+    content: tuple[Block, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

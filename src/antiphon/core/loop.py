@@ -49,18 +49,16 @@ class Finish:
 NextStep: TypeAlias = CallModel | RunTools | PlaceToolResults | AwaitOutputs | Finish
 
 
-def next_step(
-    run: Run, calls: Sequence[Call], *, placed: bool, functions: frozenset[str]
-) -> NextStep:
+def next_step(run: Run, calls: Sequence[Call], functions: frozenset[str]) -> NextStep:
     """Return what `run` does next.
 
     Args:
         run: An open run that has been placed and has no attempt in flight.
-        calls: The ledger rows of its newest assistant message; empty where it has none.
-        placed: Whether the results of those calls stand in the tree already.
+        calls: The ledger rows of its newest message; empty where that asks for nothing, or
+            holds the results already.
         functions: Tools that this process can run.
     """
-    if not calls or placed:
+    if not calls:
         # The last call allowed offers no tools; a model that has them must stop somewhere.
         return CallModel(tools=run.committed + 1 < run.options.max_model_calls)
     if all(call.state in TERMINAL_CALL for call in calls):

@@ -49,6 +49,8 @@ def place(run: Run, line: Sequence[Message], others: Sequence[Run]) -> Placement
             was asked for; deleted and uncommitted ones are gone already.
         others: The conversation's other open runs, for what they still owe to the line.
     """
+    if run.at_root:
+        return PlaceAt(None)
     waiting = open_calls(line)
     if run.asked_parent is not None:
         if not line or line[-1].id != run.asked_parent:

@@ -106,11 +106,13 @@ class RunOptions(_Row, frozen=True, kw_only=True, omit_defaults=True):
 class Run(_Row, frozen=True, kw_only=True):
     """One input worked through to an answer.
 
-    `asked_parent` is what the caller named; None is the last closed point, found at placement.
+    `asked_parent` is what the caller named; None is the last closed point, found at placement,
+    or the root where `at_root` says so.
     `leaf` is the newest message of the run's own line: its input, then each commit.
     `head_left` is where the run's placement or its own last commit left the head: the head
     follows the run only while it still stands there. `answer` is the id reserved for the next
-    assistant message. `committed` counts assistant messages committed by this run.
+    assistant message. `committed` counts assistant messages committed by this run. `seq` is
+    the number of the event that told of its start.
     """
 
     id: RunId
@@ -120,6 +122,7 @@ class Run(_Row, frozen=True, kw_only=True):
     options: RunOptions
     input: MessageId | None
     asked_parent: MessageId | None
+    at_root: bool = False
     session: SessionId | None
     leaf: MessageId | None
     head_left: MessageId | None

@@ -98,7 +98,9 @@ class HttpTransport:
         await self._start(host)
         exchange = _Exchange(host, on_written)
 
-        async def once(outgoing: ClientRequest, proceed: aiohttp.ClientHandlerType) -> ClientResponse:
+        async def once(
+            outgoing: ClientRequest, proceed: aiohttp.ClientHandlerType
+        ) -> ClientResponse:
             # Our exceptions are none that the client would try again after, and they are raised
             # outside the handler because a chained exception would keep headers, key included.
             if api_key is not None:
@@ -351,4 +353,3 @@ class _Resolver:
 
     async def close(self) -> None:
         await self._system.close()
-

@@ -21,6 +21,9 @@ class Clock(Protocol):
     async def sleep(self, seconds: float) -> None:
         """Wait."""
 
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` once after `seconds`; call what is returned to forget it."""
+
 
 class Entropy(Protocol):
     """Randomness, so that a seed can replay a run."""

@@ -1,0 +1,78 @@
+"""Putting the real parts together: store, transport, clock, settings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from antiphon.core.ids import NodeId
+from antiphon.engine.clock import SystemClock
+from antiphon.engine.entropy import Ids, SystemEntropy
+from antiphon.engine.lines import LineCache
+from antiphon.engine.live import Broker
+from antiphon.engine.ports import Clock, Entropy, Transport
+from antiphon.engine.settings import Settings
+from antiphon.engine.tools import Function
+from antiphon.engine.world import World
+from antiphon.errors import InvalidInput
+from antiphon.stores.base import Store
+
+SQLITE = "sqlite:///"
+
+
+@asynccontextmanager
+async def open_world(
+    db: str | Path | None = None,
+    *,
+    settings: Settings | None = None,
+    functions: Iterable[Function] = (),
+    transport: Transport | None = None,
+    clock: Clock | None = None,
+    entropy: Entropy | None = None,
+) -> AsyncIterator[World]:
+    """Open what an engine needs, and close it again. A test gives its own parts."""
+    settings = settings or Settings.load()
+    clock = clock or SystemClock()
+    entropy = entropy or SystemEntropy()
+    store = await open_store(str(db) if db is not None else settings.db)
+    wire = transport
+    try:
+        if wire is None:
+            from antiphon.engine.http import HttpTransport
+
+            wire = HttpTransport(settings)
+        fence = await store.join(NodeId("local"), None, clock.now_ms())
+        yield World(
+            store=store,
+            transport=wire,
+            clock=clock,
+            entropy=entropy,
+            ids=Ids(clock, entropy),
+            settings=settings,
+            broker=Broker(store),
+            lines=LineCache(store),
+            fence=fence,
+            functions={function.name: function for function in functions},
+        )
+    finally:
+        if wire is not None:
+            await wire.close()
+        await store.close()
+
+
+async def open_store(address: str, *, read_only: bool = False) -> Store:
+    """Open the store that `address` names: a path, `:memory:`, or `sqlite:///path`.
+
+    Raises:
+        InvalidInput: `unknown_database`: no store of this release takes it.
+    """
+    if "://" in address and not address.startswith(SQLITE):
+        raise InvalidInput(
+            "This release keeps conversations in SQLite: give a path or sqlite:///path.",
+            code="unknown_database",
+            at=address.split("://", 1)[0] + "://",
+        )
+    from antiphon.stores.sqlite import open_sqlite
+
+    return await open_sqlite(address.removeprefix(SQLITE), read_only=read_only)

@@ -1,0 +1,546 @@
+"""The engine: what the outside may ask of conversations, and the workers that carry it out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+
+from antiphon.core.blocks import Block, Message, Origin, Role, Status, Text, default_trust
+from antiphon.core.commands import (
+    AddMessages,
+    CancelRun,
+    Command,
+    CreateConversation,
+    DeleteMessages,
+    FinishCall,
+    KeepCanceled,
+    MoveHead,
+    PutContent,
+    SetTitle,
+    StartKey,
+    StartRun,
+)
+from antiphon.core.deltas import Channel
+from antiphon.core.dispatch import Denied
+from antiphon.core.ids import (
+    LOCAL_TENANT,
+    CallId,
+    ConversationId,
+    MessageId,
+    RunId,
+    SessionId,
+    TenantId,
+    message_id,
+)
+from antiphon.core.ledger import text_result
+from antiphon.core.manifest import Policy, ToolDeclaration, stored_digest
+from antiphon.core.placement import refuses_new_text
+from antiphon.core.records import (
+    OPEN_RUN,
+    TERMINAL_CALL,
+    CallState,
+    Conversation,
+    Run,
+    RunKind,
+    RunOptions,
+    RunStatus,
+)
+from antiphon.core.tree import line as visible
+from antiphon.core.tree import with_results
+from antiphon.engine.dispatcher import Dispatcher
+from antiphon.engine.live import StreamItem
+from antiphon.engine.runs import Worker
+from antiphon.engine.startup import recover
+from antiphon.engine.world import World
+from antiphon.errors import Conflict, InvalidInput, Refused
+
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a run is asked to do, beside its input. None is the model's own default."""
+
+    model: str | None = None
+    instructions: str | None = None
+    tools: tuple[ToolDeclaration, ...] = ()
+    tool_choice: str | None = None
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A result that somebody else brings for a call."""
+
+    text: str
+    error: bool = False
+    code: str | None = None
+
+
+class Engine:
+    """Serves conversations of one store. Open it with `start`, let go with `close`."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._dispatcher = Dispatcher(world)
+        self._workers: dict[ConversationId, Worker] = {}
+        self._tasks: dict[ConversationId, asyncio.Task[None]] = {}
+        self._again: set[ConversationId] = set()
+        self._closing = False
+        self.failures: list[BaseException] = []
+
+    async def start(self) -> None:
+        """Settle what a dead process left behind, and take up what can go on."""
+        for conversation in await recover(self.world):
+            self.kick(conversation)
+
+    async def close(self) -> None:
+        """Stop working. What is in flight is recorded as UNKNOWN; the next start settles it."""
+        self._closing = True
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # Workers.
+
+    def kick(self, conversation: ConversationId) -> None:
+        """Let the conversation's worker look for work; begin one where there is none."""
+        if self._closing:
+            return
+        if conversation in self._tasks:
+            self._again.add(conversation)
+            return
+        task = asyncio.create_task(self._work(conversation), name=f"worker {conversation}")
+        self._tasks[conversation] = task
+        task.add_done_callback(lambda done: self._done(conversation, done))
+
+    async def _work(self, conversation: ConversationId) -> None:
+        worker = self._workers[conversation] = Worker(self.world, self._dispatcher, conversation)
+        while True:
+            self._again.discard(conversation)
+            await worker.work()
+            if conversation not in self._again:
+                return
+
+    def _done(self, conversation: ConversationId, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(conversation, None)
+        self._workers.pop(conversation, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # A bug or a broken store: the run stays as stored, and whoever waits is told.
+            self.failures.append(error)
+            self.world.broker.fail(conversation, error)
+        elif conversation in self._again:
+            self._again.discard(conversation)
+            self.kick(conversation)
+
+    async def idle(self, conversation: ConversationId) -> None:
+        """Wait until the conversation's worker has nothing left to do."""
+        while (task := self._tasks.get(conversation)) is not None:
+            await asyncio.wait({task})
+            await asyncio.sleep(0)
+
+    # Conversations.
+
+    async def create_conversation(
+        self,
+        *,
+        conversation: str | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, str] | None = None,
+        tenant: TenantId = LOCAL_TENANT,
+    ) -> Conversation:
+        """Create a conversation and return its row."""
+        return await self._do(
+            CreateConversation(
+                conversation=ConversationId(conversation or self.world.new_id("conv_")),
+                now_ms=self.world.clock.now_ms(),
+                tenant=tenant,
+                session=SessionId(self.world.new_id("sess_")),
+                title=title,
+                metadata=tuple((metadata or {}).items()),
+            )
+        )
+
+    async def add_messages(
+        self,
+        conversation: ConversationId,
+        messages: Sequence[Message],
+        head: MessageId | None,
+    ) -> Conversation:
+        """Create or import messages without a run.
+
+        Raises:
+            Conflict: `message_id_conflict` or `conversation_busy`; nothing was added.
+        """
+        return await self._do(
+            AddMessages(
+                conversation=conversation,
+                now_ms=self.world.clock.now_ms(),
+                messages=tuple(messages),
+                head=head,
+            )
+        )
+
+    # Runs.
+
+    async def send(
+        self,
+        conversation: ConversationId,
+        content: str | Sequence[Block],
+        ask: Ask,
+        *,
+        parent: MessageId | None = None,
+        message: str | None = None,
+        key: StartKey | None = None,
+        role: Role = Role.USER,
+    ) -> Run:
+        """Start a run with a new message. It is durable when this returns.
+
+        Without `parent` the message goes to the last closed point of the head, found when the
+        run is placed. With a `message` id of the caller's own, the same call again returns
+        the same run.
+
+        Raises:
+            Conflict: The id is taken by other content, the key by another body, the queue is
+                full, or calls on this line wait for their results (`missing_tool_result`).
+            InvalidInput: Empty content, or a malformed id.
+            NotFound: Unknown conversation, parent or model.
+        """
+        row = await self.world.store.conversation(conversation)
+        if parent is not None:
+            await self.world.store.message(conversation, parent)
+        await self._refuse_while_waiting(row, parent)
+        blocks = (Text(text=content),) if isinstance(content, str) else tuple(content)
+        if not blocks or blocks == (Text(text=""),):
+            raise InvalidInput("A message has to have content.", code="empty_content")
+        node = Message(
+            id=message_id(message) if message else MessageId(self.world.new_id("msg_")),
+            conversation=conversation,
+            parent=parent,
+            role=role,
+            blocks=blocks,
+            origin=Origin.CLIENT,
+            trust=default_trust(role, Origin.CLIENT),
+            session=row.session,
+            created_ms=self.world.clock.now_ms(),
+            status=Status.PENDING,
+        )
+        return await self._start(row, RunKind.SEND, ask, node, parent, key)
+
+    async def edit(
+        self,
+        conversation: ConversationId,
+        edited: MessageId,
+        content: str | Sequence[Block],
+        ask: Ask,
+        *,
+        message: str | None = None,
+        key: StartKey | None = None,
+    ) -> Run:
+        """Start a run with a sibling of a user message. The old one and its answers stay."""
+        old = await self.world.store.message(conversation, edited)
+        if old.role is not Role.USER:
+            raise Refused("Only a user message can be edited.", code="not_editable", at=edited)
+        row = await self.world.store.conversation(conversation)
+        parent = await self._visible_parent(row, old)
+        if parent is not None:
+            return await self.send(
+                conversation, content, ask, parent=parent, message=message, key=key
+            )
+        blocks = (Text(text=content),) if isinstance(content, str) else tuple(content)
+        node = Message(
+            id=message_id(message) if message else MessageId(self.world.new_id("msg_")),
+            conversation=conversation,
+            parent=None,
+            role=Role.USER,
+            blocks=blocks,
+            origin=Origin.CLIENT,
+            trust=default_trust(Role.USER, Origin.CLIENT),
+            session=row.session,
+            created_ms=self.world.clock.now_ms(),
+            status=Status.PENDING,
+        )
+        return await self._start(row, RunKind.SEND, ask, node, None, key, at_root=True)
+
+    async def regenerate(
+        self,
+        conversation: ConversationId,
+        message: MessageId,
+        ask: Ask,
+        *,
+        key: StartKey | None = None,
+    ) -> Run:
+        """Start a run for another answer beside `message`, or for an input that has none.
+
+        An input whose run failed is copied, since its status has moved once already; the copy
+        stands beside it under the same parent.
+        """
+        row = await self.world.store.conversation(conversation)
+        old = await self.world.store.message(conversation, message)
+        if old.role is Role.ASSISTANT:
+            parent = await self._visible_parent(row, old)
+            if parent is None:
+                raise Refused("Nothing was asked here.", code="not_regenerable", at=message)
+            asked = await self.world.store.message(conversation, parent)
+        else:
+            asked = old
+        if asked.status is Status.ERROR:
+            copy = Message(
+                id=MessageId(self.world.new_id("msg_")),
+                conversation=conversation,
+                parent=asked.parent,
+                role=asked.role,
+                blocks=asked.blocks,
+                origin=Origin.COPIED,
+                trust=asked.trust,
+                session=row.session,
+                copied_from=asked.id,
+                created_ms=self.world.clock.now_ms(),
+                status=Status.PENDING,
+            )
+            return await self._start(
+                row, RunKind.SEND, ask, copy, asked.parent, key, at_root=asked.parent is None
+            )
+        return await self._start(row, RunKind.REGENERATE, ask, None, asked.id, key)
+
+    async def _visible_parent(self, row: Conversation, message: Message) -> MessageId | None:
+        path = await self.world.store.path(row.id, message.id)
+        above = [m.id for m in path[:-1] if m.id not in row.deletions]
+        return above[-1] if above else None
+
+    async def _refuse_while_waiting(self, row: Conversation, parent: MessageId | None) -> None:
+        waiting = await self.world.store.runs(row.id, {RunStatus.WAITING})
+        leaf = parent or row.head
+        if not waiting or leaf is None:
+            return
+        path = visible(await self.world.store.path(row.id, leaf), row.deletions)
+        calls = refuses_new_text(path, waiting)
+        if calls:
+            raise Conflict(
+                "This line waits for the results of tools; bring them, cancel the run, or "
+                f"branch above it. Open calls: {', '.join(calls)}.",
+                code="missing_tool_result",
+                at=calls[0],
+            )
+
+    async def _start(
+        self,
+        row: Conversation,
+        kind: RunKind,
+        ask: Ask,
+        node: Message | None,
+        parent: MessageId | None,
+        key: StartKey | None,
+        *,
+        at_root: bool = False,
+    ) -> Run:
+        world = self.world
+        model = world.settings.models.get(ask.model)
+        tenant_key = await world.store.tenant_key(row.tenant)
+        declared = ask.tools or tuple(f.declaration for f in world.functions.values())
+        policy, policy_data = stored_digest(
+            tenant_key,
+            Policy(
+                model=model.model,
+                profile=model.profile,
+                endpoint=model.base_url,
+                facts={k: msgspec.Raw(msgspec.json.encode(v)) for k, v in model.facts.items()},
+                instructions=ask.instructions,
+                max_output_tokens=ask.max_output_tokens or model.max_output_tokens,
+                tool_choice=ask.tool_choice,
+                temperature=ask.temperature,
+            ),
+        )
+        toolset, toolset_data = stored_digest(tenant_key, declared)
+        now_ms = world.clock.now_ms()
+        done = await world.store.do_all(
+            PutContent(
+                conversation=row.id,
+                now_ms=now_ms,
+                items=((policy, policy_data), (toolset, toolset_data)),
+            ),
+            StartRun(
+                conversation=row.id,
+                now_ms=now_ms,
+                run=RunId(world.new_id("run_")),
+                kind=kind,
+                options=RunOptions(
+                    model=model.name,
+                    policy_digest=policy,
+                    toolset_digest=toolset,
+                    max_model_calls=world.settings.max_model_calls,
+                    max_tool_calls=world.settings.max_tool_calls,
+                ),
+                input=node,
+                asked_parent=parent,
+                at_root=at_root,
+                key=key,
+                max_queued=world.settings.max_queued,
+            ),
+        )
+        if isinstance(done, Denied):
+            raise refusal(done)
+        run: Run = done[1]
+        self.kick(row.id)
+        return run
+
+    async def answer(
+        self, conversation: ConversationId, run: RunId, outputs: Mapping[str, str | Output]
+    ) -> Run:
+        """Bring the results of all open calls of a waiting run, each once.
+
+        The same results again change nothing.
+
+        Raises:
+            Conflict: `missing_tool_result`, `orphan_tool_result` or `duplicate_tool_result`,
+                at the call; nothing was taken.
+        """
+        store = self.world.store
+        calls = {c.call_id: c for c in await store.calls(conversation, run)}
+        for call_id in outputs:
+            if call_id not in calls:
+                raise Conflict(
+                    "No call of this run has this id.", code="orphan_tool_result", at=call_id
+                )
+        missing = [
+            c.call_id
+            for c in calls.values()
+            if c.state not in TERMINAL_CALL and c.call_id not in outputs
+        ]
+        if missing:
+            raise Conflict(
+                "Every open call needs its result.", code="missing_tool_result", at=missing[0]
+            )
+        commands: list[Command[object]] = []
+        for call_id, output in outputs.items():
+            given = output if isinstance(output, Output) else Output(text=output)
+            commands.append(
+                FinishCall(
+                    conversation=conversation,
+                    now_ms=self.world.clock.now_ms(),
+                    run=run,
+                    call_id=CallId(call_id),
+                    state=CallState.ERROR if given.error else CallState.SUCCESS,
+                    content=text_result(given.text),
+                    code=given.code,
+                )
+            )
+        done = await store.do_all(*commands)
+        if isinstance(done, Denied):
+            raise refusal(done)
+        self.kick(conversation)
+        return await store.run(conversation, run)
+
+    async def cancel(
+        self, conversation: ConversationId, run: RunId, *, reason: str = "canceled"
+    ) -> Run:
+        """Cancel a run, in whatever state it is. For one that has ended nothing changes."""
+        preview = self.world.broker.preview(run)
+        text = preview.text(Channel.TEXT) if preview is not None else ""
+        row = await self._do(
+            CancelRun(
+                conversation=conversation,
+                now_ms=self.world.clock.now_ms(),
+                run=run,
+                reason=reason,
+                partial=(Text(text=text),) if text else (),
+                partial_id=MessageId(self.world.new_id("msg_")) if text else None,
+                results_id=MessageId(self.world.new_id("msg_")),
+            )
+        )
+        worker = self._workers.get(conversation)
+        if worker is not None and run in worker.controls:
+            worker.controls[run].cancel(self.world.settings.cancel_grace_s)
+        self.kick(conversation)
+        return row
+
+    # The tree.
+
+    async def move_head(self, conversation: ConversationId, head: MessageId | None) -> Conversation:
+        """Look at another line."""
+        return await self._do(
+            MoveHead(conversation=conversation, now_ms=self.world.clock.now_ms(), head=head)
+        )
+
+    async def set_title(self, conversation: ConversationId, title: str | None) -> Conversation:
+        """Name the conversation."""
+        return await self._do(
+            SetTitle(conversation=conversation, now_ms=self.world.clock.now_ms(), title=title)
+        )
+
+    async def delete(
+        self, conversation: ConversationId, messages: Iterable[MessageId]
+    ) -> Conversation:
+        """Skip messages on every line from now on; a call goes with its results."""
+        store = self.world.store
+        tree = await store.tree(conversation)
+        taken = with_results(frozenset(messages), tree)
+        by_id = {message.id: message for message in tree}
+        below: list[RunId] = []
+        for run in await store.runs(conversation, OPEN_RUN):
+            at = run.leaf
+            while at is not None and at not in taken:
+                at = by_id[at].parent if at in by_id else None
+            if at is not None:
+                below.append(run.id)
+        row = await self._do(
+            DeleteMessages(
+                conversation=conversation,
+                now_ms=self.world.clock.now_ms(),
+                messages=tuple(m.id for m in tree if m.id in taken),
+                cancel=tuple(below),
+            )
+        )
+        self.world.lines.forget(conversation)
+        worker = self._workers.get(conversation)
+        for run_id in below:
+            if worker is not None and run_id in worker.controls:
+                worker.controls[run_id].cancel(self.world.settings.cancel_grace_s)
+        self.kick(conversation)
+        return row
+
+    async def keep(self, conversation: ConversationId, message: MessageId) -> Conversation:
+        """Keep the text of a canceled answer as a message of its own."""
+        return await self._do(
+            KeepCanceled(
+                conversation=conversation,
+                now_ms=self.world.clock.now_ms(),
+                source=message,
+                message=MessageId(self.world.new_id("msg_")),
+            )
+        )
+
+    def follow(self, conversation: ConversationId, after: int = 0) -> AsyncIterator[StreamItem]:
+        """Yield durable events after number `after`, previews, and what comes, for ever."""
+        return self.world.broker.follow(conversation, after)
+
+    async def _do(self, command: Command[R]) -> R:
+        done = await self.world.store.do(command)
+        if isinstance(done, Denied):
+            raise refusal(done)
+        return done
+
+
+REFUSALS = {
+    "message_id_conflict": "A message with this id exists, with other content.",
+    "idempotency_conflict": "This key was used for another request.",
+    "queue_full": "Too many runs wait in this conversation.",
+    "conversation_busy": "An operation is active here; wait for it or cancel it.",
+    "duplicate_tool_result": "This call has been answered with other content.",
+}
+
+
+def refusal(denied: Denied) -> Conflict:
+    """Return the error that tells a caller of a denied command."""
+    return Conflict(
+        REFUSALS.get(denied.reason, "The conversation is not as the caller believed."),
+        code=denied.reason if denied.reason in REFUSALS else "conflict",
+        at=None if denied.reason in REFUSALS else denied.reason,
+        retryable=denied.reason in ("queue_full", "conversation_busy"),
+    )

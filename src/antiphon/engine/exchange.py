@@ -1,0 +1,242 @@
+"""One attempt on the wire: send the bytes, read the answer, show the preview.
+
+It knows sockets and streams, and records that bytes left and that an answer began. What the
+outcome means for the conversation is decided by its caller, on the value returned here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from antiphon.adapters.base import Adapter, HttpVerdict
+from antiphon.core.assembler import Answer, Assembler
+from antiphon.core.commands import AnswerOpened, ExtendDeadline, Written
+from antiphon.core.ids import ConversationId
+from antiphon.core.manifest import WireRequest
+from antiphon.core.records import Attempt
+from antiphon.engine.live import LiveRun
+from antiphon.engine.ports import Cut, NotSent, Reply
+from antiphon.engine.world import World
+
+ERROR_BODY_BYTES: Final = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The whole body was read; whether it may be committed, the answer itself says."""
+
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A status other than 200, and what the profile makes of it."""
+
+    verdict: HttpVerdict
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """No byte left this process."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Bytes may have left, and no whole answer came back."""
+
+    code: str
+    message: str
+
+
+Outcome: TypeAlias = Answered | Rejected | Unsent | Broken
+
+
+class Watchdog:
+    """Ends an exchange that is silent for too long, past its deadline, or canceled.
+
+    Bytes count as life, pings included. Being fed costs one assignment: the timer looks at
+    the time of the last byte only when it fires.
+    """
+
+    def __init__(self, world: World, *, idle_s: float, deadline_ms: int) -> None:
+        self._world = world
+        self._idle_ms = int(idle_s * 1000)
+        self.deadline_ms = deadline_ms
+        self._last_ms = world.clock.now_ms()
+        self._stop_ms: int | None = None
+        self._forget: Callable[[], None] = lambda: None
+        self._scope: asyncio.Timeout | None = None
+        self.reason = "idle_timeout"
+
+    def fed(self, now_ms: int) -> None:
+        """Note that bytes came."""
+        self._last_ms = now_ms
+
+    def cancel(self, grace_s: float) -> None:
+        """The run was canceled: read on for `grace_s` for what is on its way, then hang up."""
+        self._stop_ms = self._world.clock.now_ms() + int(grace_s * 1000)
+        self._forget()
+        self._arm()
+
+    def __enter__(self) -> asyncio.Timeout:
+        self._scope = asyncio.timeout(None)
+        self._arm()
+        return self._scope
+
+    def __exit__(self, *_: object) -> None:
+        self._forget()
+        self._scope = None
+
+    def _due_ms(self) -> int:
+        due = min(self._last_ms + self._idle_ms, self.deadline_ms)
+        return due if self._stop_ms is None else min(due, self._stop_ms)
+
+    def _arm(self) -> None:
+        wait_ms = max(0, self._due_ms() - self._world.clock.now_ms())
+        self._forget = self._world.clock.call_later(wait_ms / 1000, self._fire)
+
+    def _fire(self) -> None:
+        now_ms = self._world.clock.now_ms()
+        if now_ms < self._due_ms():
+            self._arm()
+            return
+        if self._stop_ms is not None and now_ms >= self._stop_ms:
+            self.reason = "canceled"
+        elif now_ms >= self.deadline_ms:
+            self.reason = "deadline"
+        if self._scope is not None and not self._scope.expired():
+            self._scope.reschedule(asyncio.get_running_loop().time())
+
+
+class Exchange:
+    """One attempt while it is on the wire. Used once."""
+
+    def __init__(
+        self,
+        world: World,
+        adapter: Adapter,
+        conversation: ConversationId,
+        attempt: Attempt,
+        *,
+        live: LiveRun,
+        assembler: Assembler,
+        idle_s: float,
+    ) -> None:
+        self._world = world
+        self._adapter = adapter
+        self._conversation = conversation
+        self._attempt = attempt
+        self._assembler = assembler
+        self.live = live
+        self.watchdog = Watchdog(world, idle_s=idle_s, deadline_ms=attempt.deadline_ms)
+
+    async def run(self, request: WireRequest, *, api_key: str | None) -> Outcome:
+        """Send `request` once and read all that comes of it.
+
+        When this returns, or is canceled, the connection is closed or its body has ended:
+        nothing of the attempt can reach this process any more.
+        """
+        if self._world.clock.now_ms() >= self._attempt.deadline_ms:
+            return Unsent("deadline", "The attempt's time was over before it was sent.")
+        reply: Reply | None = None
+        try:
+            with self.watchdog as scope:
+                async with scope:
+                    reply = await self._world.transport.send(
+                        request,
+                        api_key=api_key,
+                        connect_timeout_s=self._world.settings.connect_timeout_s,
+                        on_written=self._written,
+                    )
+                    return await self._read(reply)
+        except NotSent as error:
+            return Unsent(error.code, str(error))
+        except Cut as error:
+            return Broken(error.code, str(error))
+        except TimeoutError:
+            return Broken(self.watchdog.reason, "The provider fell silent, or time was up.")
+        finally:
+            if reply is not None:
+                await reply.close()
+
+    async def _read(self, reply: Reply) -> Outcome:
+        if reply.status != 200:
+            body = bytearray()
+            async for chunk in reply.chunks():
+                body += chunk
+                if len(body) > ERROR_BODY_BYTES:
+                    break
+            now_ms = self._world.clock.now_ms()
+            verdict = self._adapter.classify(reply.status, reply.headers, bytes(body), now_ms)
+            return Rejected(verdict)
+        self._world.store.submit(
+            AnswerOpened(
+                conversation=self._conversation,
+                now_ms=self._world.clock.now_ms(),
+                operation=self._attempt.operation,
+                generation=self._attempt.generation,
+                fence=self._world.fence,
+            )
+        )
+        reader = self._adapter.reader(reply.headers.get("content-type", ""))
+        assembler, live = self._assembler, self.live
+        cut: Cut | None = None
+        try:
+            async for chunk in reply.chunks():
+                now_ms = self._world.clock.now_ms()
+                self.watchdog.fed(now_ms)
+                grown = False
+                for delta in reader.feed(chunk):
+                    piece = assembler.feed(delta)
+                    if piece is not None:
+                        live.append(piece.block, piece.channel, piece.text)
+                        grown = True
+                if grown:
+                    self._world.broker.publish(live)
+                if assembler.failed:
+                    break
+                self._extend(now_ms)
+        except Cut as error:
+            cut = error
+        for delta in reader.end():
+            assembler.feed(delta)
+        return Answered(assembler.end(cut=cut.code if cut else None))
+
+    def _written(self) -> None:
+        self._world.store.submit(
+            Written(
+                conversation=self._conversation,
+                now_ms=self._world.clock.now_ms(),
+                operation=self._attempt.operation,
+                generation=self._attempt.generation,
+                fence=self._world.fence,
+            )
+        )
+
+    def _extend(self, now_ms: int) -> None:
+        """Move the deadline while bytes arrive, in steps of half its length, up to the cap."""
+        settings = self._world.settings
+        length_ms = int(settings.deadline_s * 1000)
+        cap_ms = (self._attempt.accepted_ms or now_ms) + int(settings.deadline_cap_s * 1000)
+        if self.watchdog.deadline_ms - now_ms > length_ms // 2:
+            return
+        later_ms = min(now_ms + length_ms, cap_ms)
+        if later_ms <= self.watchdog.deadline_ms:
+            return
+        self.watchdog.deadline_ms = later_ms
+        self._world.store.submit(
+            ExtendDeadline(
+                conversation=self._conversation,
+                now_ms=now_ms,
+                operation=self._attempt.operation,
+                generation=self._attempt.generation,
+                fence=self._world.fence,
+                deadline_ms=later_ms,
+            )
+        )

@@ -1,0 +1,92 @@
+"""Warm lines: the rendered, validated history of a conversation's active leaf.
+
+A turn in a conversation of any length costs what its new messages cost. The line of the last
+dispatch is kept; the next one is usually the same line and a few messages more. If it is not
+(another branch, a deletion, another model), the line is made anew from the store.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from antiphon.adapters.base import Adapter, RenderedLine
+from antiphon.core.blocks import Message
+from antiphon.core.ids import ConversationId, Digest, MessageId
+from antiphon.core.manifest import Policy, ToolDeclaration
+from antiphon.core.records import Conversation
+from antiphon.core.tree import line as visible
+from antiphon.stores.base import Store
+
+WARM_LINES: Final = 256
+
+
+@dataclass(slots=True)
+class _Warm:
+    line: RenderedLine
+    leaf: MessageId
+    deletions: frozenset[MessageId]
+    policy: Digest
+    toolset: Digest
+
+
+class LineCache:
+    """Keeps the newest line of each of the conversations used last."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._warm: OrderedDict[ConversationId, _Warm] = OrderedDict()
+
+    async def line(
+        self,
+        conversation: Conversation,
+        leaf: MessageId,
+        *,
+        adapter: Adapter,
+        policy: Policy,
+        tools: Sequence[ToolDeclaration],
+        policy_digest: Digest,
+        toolset_digest: Digest,
+        key: bytes,
+    ) -> RenderedLine:
+        """Return the rendered line that ends in `leaf`, ready to be finished.
+
+        The caller must not feed it: it is shared with the next dispatch.
+        """
+        warm = self._warm.get(conversation.id)
+        if (
+            warm is not None
+            and warm.policy == policy_digest
+            and warm.toolset == toolset_digest
+            and warm.deletions == conversation.deletions
+        ):
+            self._warm.move_to_end(conversation.id)
+            if warm.leaf == leaf:
+                return warm.line
+            new = await self._store.path(conversation.id, leaf, until=warm.leaf)
+            if new and new[0].parent == warm.leaf:
+                return self._grow(warm, visible(new, conversation.deletions), leaf)
+        path = await self._store.path(conversation.id, leaf)
+        warm = _Warm(
+            line=adapter.line(policy, tools, key=key, conversation=conversation.id),
+            leaf=leaf,
+            deletions=conversation.deletions,
+            policy=policy_digest,
+            toolset=toolset_digest,
+        )
+        self._warm[conversation.id] = warm
+        while len(self._warm) > WARM_LINES:
+            self._warm.popitem(last=False)
+        return self._grow(warm, visible(path, conversation.deletions), leaf)
+
+    def _grow(self, warm: _Warm, messages: Sequence[Message], leaf: MessageId) -> RenderedLine:
+        for message in messages:
+            warm.line.feed(message)
+        warm.leaf = leaf
+        return warm.line
+
+    def forget(self, conversation: ConversationId) -> None:
+        """Drop the conversation's line: the next dispatch makes it anew."""
+        self._warm.pop(conversation, None)

@@ -1,0 +1,228 @@
+"""Live fan-out: durable events and previews to any number of readers, without a row per token.
+
+A reader has two cursors: the number of the last durable event it saw, and per run how far it
+has read the preview. It is woken, never fed: what it has not read yet waits in one shared
+text, so a slow reader costs no memory and cannot hold up anybody. It gets the events after
+its number, one whole preview per live run, `CaughtUp`, and then what comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from antiphon.core.deltas import Channel
+from antiphon.core.events import Committed, DurableEvent, Preview, decode_event
+from antiphon.core.ids import ConversationId, RunId
+from antiphon.core.records import StoredEvent
+from antiphon.stores.base import Store
+
+RING_EVENTS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """A durable event with its number in the conversation."""
+
+    seq: int
+    at_ms: int
+    event: DurableEvent
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """Everything up to `seq` has been told; what follows is happening now."""
+
+    seq: int
+
+
+StreamItem: TypeAlias = Durable | Preview | CaughtUp
+
+
+@dataclass(slots=True)
+class _Text:
+    channel: Channel
+    parts: list[str] = field(default_factory=list)
+    length: int = 0
+
+
+class LiveRun:
+    """The preview of one generation of one run: appended by its owner, read by many."""
+
+    def __init__(self, conversation: ConversationId, run: RunId, generation: int) -> None:
+        self.conversation = conversation
+        self.run = run
+        self.generation = generation
+        self._blocks: dict[int, _Text] = {}
+
+    def append(self, block: int, channel: Channel, text: str) -> None:
+        """Add a piece to a block."""
+        held = self._blocks.get(block)
+        if held is None:
+            held = self._blocks[block] = _Text(channel)
+        held.parts.append(text)
+        held.length += len(text)
+
+    @property
+    def shown(self) -> bool:
+        """Whether there is any text that a reader may have seen."""
+        return bool(self._blocks)
+
+    def text(self, channel: Channel = Channel.TEXT) -> str:
+        """Return all text of one channel so far."""
+        return "".join("".join(b.parts) for b in self._blocks.values() if b.channel is channel)
+
+    def unread(self, cursor: Cursor) -> list[Preview]:
+        """Return what `cursor` has not read yet, one piece a block, and move it."""
+        pieces = []
+        for number, held in self._blocks.items():
+            parts, offset = cursor.read.get(number, (0, 0))
+            if parts < len(held.parts):
+                pieces.append(
+                    Preview(
+                        run=self.run,
+                        generation=self.generation,
+                        block=number,
+                        channel=held.channel,
+                        offset=offset,
+                        text="".join(held.parts[parts:]),
+                    )
+                )
+                cursor.read[number] = (len(held.parts), held.length)
+        return pieces
+
+
+@dataclass(slots=True)
+class Cursor:
+    """How far one reader has read one preview: per block, parts and code points."""
+
+    live: LiveRun
+    read: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+
+class _Topic:
+    """What the readers of one conversation share while there are any."""
+
+    def __init__(self) -> None:
+        self.ring: deque[StoredEvent] = deque(maxlen=RING_EVENTS)
+        self.wakers: set[asyncio.Event] = set()
+        self.newest: int | None = None  # None until the store was read once
+        self.failure: BaseException | None = None
+
+    def wake(self) -> None:
+        for waker in self.wakers:
+            waker.set()
+
+
+class Broker:
+    """In-process fan-out over one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._topics: dict[ConversationId, _Topic] = {}
+        self._live: dict[RunId, LiveRun] = {}
+        store.on_events(self._deliver)
+
+    def _deliver(self, events: list[StoredEvent]) -> None:
+        for event in events:
+            topic = self._topics.get(event.conversation)
+            if topic is not None:
+                topic.ring.append(event)
+                topic.newest = event.seq
+                topic.wake()
+
+    def open(self, conversation: ConversationId, run: RunId, generation: int) -> LiveRun:
+        """Begin the preview of a generation; it replaces the run's last one."""
+        live = self._live[run] = LiveRun(conversation, run, generation)
+        return live
+
+    def publish(self, live: LiveRun) -> None:
+        """Tell the readers that `live` has grown."""
+        topic = self._topics.get(live.conversation)
+        if topic is not None:
+            topic.wake()
+
+    def drop(self, run: RunId) -> None:
+        """Forget a run's preview. Readers that follow it keep what they hold."""
+        self._live.pop(run, None)
+
+    def fail(self, conversation: ConversationId, error: BaseException) -> None:
+        """Raise `error` in everyone who follows the conversation: nothing more will come."""
+        topic = self._topics.get(conversation)
+        if topic is not None:
+            topic.failure = error
+            topic.wake()
+
+    def preview(self, run: RunId) -> LiveRun | None:
+        """Return the run's current preview."""
+        return self._live.get(run)
+
+    async def follow(self, conversation: ConversationId, after: int) -> AsyncIterator[StreamItem]:
+        """Yield everything after durable event number `after`, for ever.
+
+        Nothing is missed or told twice. A commit is told after all of its preview, so a
+        reader that prints previews has printed the whole answer by then.
+        """
+        waker = asyncio.Event()
+        topic = self._topics.setdefault(conversation, _Topic())
+        topic.wakers.add(waker)
+        cursors: dict[RunId, Cursor] = {}
+        seq, caught_up = after, False
+        try:
+            while True:
+                waker.clear()
+                while rows := await self._after(topic, conversation, seq):
+                    for row in rows:
+                        event = decode_event(row.data)
+                        for piece in self._before(event, cursors):
+                            yield piece
+                        seq = row.seq
+                        yield Durable(seq, row.at_ms, event)
+                for piece in self._grown(conversation, cursors):
+                    yield piece
+                if not caught_up:
+                    caught_up = True
+                    yield CaughtUp(seq)
+                if topic.failure is not None:
+                    raise topic.failure
+                await waker.wait()
+        finally:
+            topic.wakers.discard(waker)
+            if not topic.wakers:
+                self._topics.pop(conversation, None)
+
+    async def _after(
+        self, topic: _Topic, conversation: ConversationId, seq: int
+    ) -> Iterable[StoredEvent]:
+        """Return events after `seq`: from memory where it reaches back so far."""
+        if topic.newest is not None and topic.newest <= seq:
+            return []
+        if topic.ring and topic.ring[0].seq <= seq + 1:
+            return [event for event in topic.ring if event.seq > seq]
+        rows = await self._store.events(conversation, seq)
+        topic.newest = max(topic.newest or 0, rows[-1].seq if rows else seq)
+        return rows
+
+    def _before(self, event: DurableEvent, cursors: dict[RunId, Cursor]) -> list[Preview]:
+        """Return the rest of a preview that `event` makes obsolete by committing it."""
+        if not isinstance(event, Committed):
+            return []
+        held = cursors.get(event.run)
+        live = held.live if held else self._live.get(event.run)
+        if live is None or live.generation != event.generation:
+            return []
+        return live.unread(held or Cursor(live))
+
+    def _grown(self, conversation: ConversationId, cursors: dict[RunId, Cursor]) -> list[Preview]:
+        pieces: list[Preview] = []
+        for run, live in self._live.items():
+            if live.conversation != conversation:
+                continue
+            cursor = cursors.get(run)
+            if cursor is None or cursor.live is not live:
+                cursor = cursors[run] = Cursor(live)
+            pieces.extend(live.unread(cursor))
+        return pieces

@@ -1,0 +1,121 @@
+"""What a process does first with what another one left behind.
+
+It may itself be killed anywhere and begun again: each step is one compared transition.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from antiphon.adapters import registry
+from antiphon.core import recovery
+from antiphon.core.commands import ClaimRun, End, EndRun, Lose, LoseCall
+from antiphon.core.dispatch import IN_FLIGHT, Denied, State
+from antiphon.core.ids import ConversationId
+from antiphon.core.records import Attempt, CallState, Run, RunStatus
+from antiphon.engine.world import World
+
+
+async def recover(world: World) -> list[ConversationId]:
+    """Settle what a dead process had in flight; return the conversations with work to do.
+
+    What was in flight becomes UNKNOWN first, then what the profile's ladder allows. A call
+    that may have been sent is not sent again: its run ends in error `outcome_unknown`, unless
+    the settings say otherwise. What had not been sent goes on by itself.
+    """
+    for attempt in await world.store.attempts_in(IN_FLIGHT):
+        await world.store.do(
+            Lose(
+                conversation=attempt.conversation,
+                now_ms=world.clock.now_ms(),
+                operation=attempt.operation,
+                generation=attempt.generation,
+                fence=world.fence,
+                code="crash",
+                shown=True,
+            )
+        )
+    for attempt in await world.store.attempts_in({State.UNKNOWN}):
+        await settle_unknown(world, attempt)
+    busy: dict[ConversationId, None] = {}
+    for run in await world.store.open_runs():
+        await _take_over(world, run)
+        busy[run.conversation] = None
+    return list(busy)
+
+
+async def settle_unknown(world: World, attempt: Attempt) -> recovery.NextAction:
+    """Do the next safe thing with an UNKNOWN attempt, and return what that was.
+
+    This process is the successor of the one that held the socket, on the same machine under
+    the same lock: that one is dead, so its connections are closed.
+    """
+    manifest, _ = await world.store.manifest(attempt.operation)
+    adapter = registry.by_name(manifest.adapter)
+    action = recovery.next_action(
+        attempt,
+        adapter.recovery,
+        recovery.Witness(closed=True),
+        now_ms=world.clock.now_ms(),
+        closing_ends=adapter.closing_ends,
+    )
+    match action:
+        case recovery.ConfirmEnded(proof):
+            await _ended(world, attempt, proof)
+        case recovery.QueryHandle() | recovery.ReplayRequest():
+            pass  # no profile of this release has either rung
+        case recovery.WaitUntil() | recovery.AskOperator():
+            pass  # shown as UNKNOWN until then
+        case _:
+            assert_never(action)
+    return action
+
+
+async def _ended(world: World, attempt: Attempt, proof: str) -> None:
+    ended = await world.store.do(
+        End(
+            conversation=attempt.conversation,
+            now_ms=world.clock.now_ms(),
+            operation=attempt.operation,
+            generation=attempt.generation,
+            proof=proof,
+        )
+    )
+    if isinstance(ended, Denied):
+        return
+    witness = recovery.Witness(closed=True)
+    resend = recovery.may_resend(
+        world.settings.resend_after_unknown, witness, resent=attempt.number - 1
+    )
+    if not resend:
+        await world.store.do(
+            EndRun(
+                conversation=attempt.conversation,
+                now_ms=world.clock.now_ms(),
+                run=attempt.run,
+                status=RunStatus.ERROR,
+                error_code="outcome_unknown",
+            )
+        )
+
+
+async def _take_over(world: World, run: Run) -> None:
+    if run.status in (RunStatus.PENDING, RunStatus.UNKNOWN):
+        await world.store.do(
+            ClaimRun(
+                conversation=run.conversation,
+                now_ms=world.clock.now_ms(),
+                run=run.id,
+                fence=world.fence,
+            )
+        )
+    for call in await world.store.calls(run.conversation, run.id):
+        if call.state is CallState.EXECUTING:
+            await world.store.do(
+                LoseCall(
+                    conversation=run.conversation,
+                    now_ms=world.clock.now_ms(),
+                    run=run.id,
+                    call_id=call.call_id,
+                )
+            )

@@ -1,0 +1,38 @@
+"""Everything that one engine works with, in one place and passed by hand.
+
+There are no globals: two engines in one process share nothing, and a test swaps any part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from antiphon.core.commands import Fence
+from antiphon.engine.entropy import Ids
+from antiphon.engine.lines import LineCache
+from antiphon.engine.live import Broker
+from antiphon.engine.ports import Clock, Entropy, Transport
+from antiphon.engine.settings import Settings
+from antiphon.engine.tools import Function
+from antiphon.stores.base import Store
+
+
+@dataclass(slots=True, kw_only=True)
+class World:
+    """The ports and shared parts of one engine."""
+
+    store: Store
+    transport: Transport
+    clock: Clock
+    entropy: Entropy
+    ids: Ids
+    settings: Settings
+    broker: Broker
+    lines: LineCache
+    fence: Fence
+    functions: Mapping[str, Function] = field(default_factory=dict)
+
+    def new_id(self, prefix: str) -> str:
+        """Return a new id with `prefix` that sorts by time."""
+        return self.ids.new_id(prefix)
