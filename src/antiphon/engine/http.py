@@ -13,9 +13,9 @@ for connecting: how long to wait for an answer is the engine's decision.
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from antiphon.engine.ports import Cut, NotSent
@@ -29,8 +29,17 @@ if TYPE_CHECKING:
     from antiphon.core.manifest import WireRequest
 
 Address: TypeAlias = tuple[str, int]
-Starter: TypeAlias = Callable[[], Awaitable[Address]]
-"""Starts a server of our own on this machine where it does not run yet; returns its address."""
+
+
+class OwnServer(Protocol):
+    """A server of our own on this machine, such as the rehearsal model's."""
+
+    async def address(self) -> Address:
+        """Return where it listens, having started it where it was not running."""
+
+    async def close(self) -> None:
+        """Stop it, where it is running."""
+
 
 KEY_HEADERS: Final = frozenset({"authorization", "api-key", "x-api-key", "x-goog-api-key"})
 """Where a dialect may want its key: it renders the header empty, and the key is put there."""
@@ -52,15 +61,15 @@ MAX_HEADERS: Final = 256
 class HttpTransport:
     """Sends requests over HTTP/1.1, with connections kept for the next step of a tool loop.
 
-    `hosts` names servers of our own (`rehearsal.invalid`): they are started when first needed,
-    and the name stands in the request and its digest whatever port they were given. `trust_env`
-    takes proxies from the environment.
+    `hosts` gives names to servers of our own, `{REHEARSAL_HOST: RehearsalServer()}`: they are
+    started when first needed and closed with the transport, and the name stands in the request
+    and its digest whatever port they were given. `trust_env` takes proxies from the environment.
     """
 
     def __init__(
         self,
         *,
-        hosts: Mapping[str, Starter] | None = None,
+        hosts: Mapping[str, OwnServer] | None = None,
         trust_env: bool = False,
         keepalive_s: float = KEEPALIVE_S,
     ) -> None:
@@ -125,17 +134,19 @@ class HttpTransport:
         return HttpReply(response)
 
     async def close(self) -> None:
-        """Close every connection, those with an answer under way too."""
+        """Close every connection, those with an answer under way too, and our own servers."""
         self._closed = True
         if self._session is not None:
             await self._session.close()
+        for own in self._hosts.values():
+            await own.close()
 
     async def _start(self, host: str) -> None:
-        starter = self._hosts.get(host)
-        if starter is None:
+        own = self._hosts.get(host)
+        if own is None:
             return
         try:
-            await starter()
+            await own.address()
         except OSError as exc:
             raise NotSent(
                 "connect", f"{host} could not be started: {exc.strerror or exc}"
@@ -327,7 +338,7 @@ async def _slices(chunks: tuple[bytes, ...]) -> AsyncIterator[bytes | memoryview
 class _Resolver:
     """Names of our own servers first, then the system's."""
 
-    def __init__(self, hosts: Mapping[str, Starter]) -> None:
+    def __init__(self, hosts: Mapping[str, OwnServer]) -> None:
         from aiohttp import DefaultResolver
 
         self._hosts = hosts
@@ -336,10 +347,10 @@ class _Resolver:
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        starter = self._hosts.get(host)
-        if starter is None:
+        own = self._hosts.get(host)
+        if own is None:
             return await self._system.resolve(host, port, family)
-        address, own_port = await starter()
+        address, own_port = await own.address()
         return [
             {
                 "hostname": host,

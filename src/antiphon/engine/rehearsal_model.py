@@ -106,16 +106,25 @@ class _Request(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Fate:
+    """What happens after `words` words: then it ends by `finish`, goes on, or is left unfinished."""
+
+    words: int
+    pieces: tuple[Piece, ...] = ()
+    finish: str | None = None
+    goes_on: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Said:
-    """What a message of the model holds, before it is put on the wire; `fate` is how that ends."""
+    """What a message of the model holds, before it is put on the wire."""
 
     text: str = ""
     refusal: str = ""
     calls: tuple[tuple[str, str], ...] = ()
     finish: str | None = None
-    words: int | None = None
-    fate: tuple[Piece, ...] | None = None
     pace: float = 1.0
+    fate: _Fate | None = None
 
 
 _Obey: TypeAlias = Callable[["_Request", str], "_Said | Answer"]
@@ -302,11 +311,12 @@ _FILLER: Final = (
 )
 
 
-def _fate(*pieces: Piece, finish: str | None = None) -> _Obey:
-    """Return a word that says some words and then lets `pieces` happen."""
+def _then(*pieces: Piece, finish: str | None = None, goes_on: bool = False) -> _Obey:
+    """Return a word that says some words of a sentence before `pieces` happen."""
 
     def obey(request: _Request, rest: str) -> _Said:
-        return _Said(text=_FILLER, words=_number(rest, 4), fate=pieces, finish=finish)
+        fate = _Fate(words=_number(rest, 4), pieces=pieces, finish=finish, goes_on=goes_on)
+        return _Said(text=_FILLER, fate=fate)
 
     return obey
 
@@ -335,15 +345,15 @@ _WORDS: Final[Mapping[str, _Obey]] = MappingProxyType(
             refusal=f"{LABEL}I will not, as you asked.", finish="stop"
         ),
         "empty": lambda request, rest: _Said(finish="stop"),
-        "truncate": _fate(finish="length"),
-        "filter": _fate(finish="content_filter"),
-        "unfinished": _fate(),
-        "cut": _fate(Break()),
-        "reset": _fate(Break(reset=True)),
-        "stall": _fate(Stall()),
-        "hold": _fate(Hold()),
-        "error": _fate(_BROKEN_EVENT),
-        "malformed": _fate(b"data: {not json\n\n"),
+        "truncate": _then(finish="length"),
+        "filter": _then(finish="content_filter"),
+        "unfinished": _then(),
+        "cut": _then(Break()),
+        "reset": _then(Break(reset=True)),
+        "stall": _then(Stall()),
+        "hold": _then(Hold(), goes_on=True),
+        "error": _then(_BROKEN_EVENT),
+        "malformed": _then(b"data: {not json\n\n", goes_on=True),
         "fail": _fail,
         "late": lambda request, rest: Answer(before=(Stall(),)),
         "silent": lambda request, rest: Answer(before=(Break(),)),
@@ -372,35 +382,36 @@ class _Wire:
 
     def stream(self, said: _Said, delay_s: float) -> Answer:
         pieces: list[Piece] = [self._chunk({"role": "assistant", "content": ""})]
-        count = 0
         texts, finish = self._limited(said)
-        for text in texts:
-            if delay_s:
-                pieces.append(Pause(delay_s * said.pace))
-            pieces.append(self._chunk({"content": text}))
-            count += 1
-        if said.refusal:
-            pieces.append(self._chunk({"refusal": said.refusal}))
-        for delta in self._call_deltas(said):
-            pieces.append(self._chunk(delta))
-            count += 1
-        if said.fate is not None:
-            pieces.extend(said.fate)
-            if finish is None and not _goes_on(said.fate):
-                return Answer(body=tuple(pieces))
-            if _goes_on(said.fate):
-                rest = "".join(_words(LABEL + said.text)[len(texts) :])
-                pieces.append(self._chunk({"content": rest}))
-        pieces.append(self._chunk({}, finish=finish or _finish(said)))
+        fate = said.fate or _Fate(words=len(texts), goes_on=True)
+
+        def speak(words: Sequence[str]) -> None:
+            for word in words:
+                if delay_s:
+                    pieces.append(Pause(delay_s * said.pace))
+                pieces.append(self._chunk({"content": word}))
+
+        speak(texts[: fate.words])
+        pieces.extend(fate.pieces)
+        if fate.goes_on:
+            speak(texts[fate.words :])
+            if said.refusal:
+                pieces.append(self._chunk({"refusal": said.refusal}))
+            pieces.extend(self._chunk(delta) for delta in self._call_deltas(said))
+        elif fate.finish is None:
+            return Answer(body=tuple(pieces))
+        pieces.append(self._chunk({}, finish=fate.finish or finish))
         if (self._request.stream_options or {}).get("include_usage"):
-            pieces.append(
-                _event(self._envelope("chat.completion.chunk", [], usage=self._usage(count)))
-            )
+            usage = self._usage(len(texts))
+            pieces.append(_event(self._envelope("chat.completion.chunk", [], usage=usage)))
         pieces.append(b"data: [DONE]\n\n")
         return Answer(body=tuple(pieces))
 
     def whole(self, said: _Said) -> Answer:
         texts, finish = self._limited(said)
+        fate = said.fate or _Fate(words=len(texts), goes_on=True)
+        if not fate.goes_on:
+            texts = texts[: fate.words]
         message: dict[str, object] = {
             "role": "assistant",
             "content": "".join(texts) or (None if said.calls or said.refusal else ""),
@@ -409,35 +420,31 @@ class _Wire:
         if said.calls:
             message["tool_calls"] = [
                 {
-                    "id": self._call_id(i),
+                    "id": self._call_id(index),
                     "type": "function",
                     "function": {"name": name, "arguments": arguments},
                 }
-                for i, (name, arguments) in enumerate(said.calls)
+                for index, (name, arguments) in enumerate(said.calls)
             ]
-        choice = {
-            "index": 0,
-            "message": message,
-            "finish_reason": finish or _finish(said),
-            "logprobs": None,
-        }
-        body = _json(self._envelope("chat.completion", [choice], usage=self._usage(len(texts))))
-        if said.fate is not None and not _goes_on(said.fate) and said.finish is None:
-            return Answer(
-                content_type="application/json", body=(body[: len(body) // 2], *said.fate)
-            )
-        before = said.fate if said.fate is not None else ()
-        return Answer(content_type="application/json", before=before, body=(body,))
+        choice = {"index": 0, "message": message, "finish_reason": fate.finish or finish}
+        usage = self._usage(len(texts))
+        body = _json(self._envelope("chat.completion", [choice], usage=usage))
+        half = len(body) // 2
+        if fate.goes_on:
+            pieces: tuple[Piece, ...] = (body[:half], *fate.pieces, body[half:])
+        elif fate.finish is not None:
+            pieces = (body,)
+        else:
+            pieces = (body[:half], *fate.pieces)
+        return Answer(content_type="application/json", body=pieces if said.fate else (body,))
 
-    def _limited(self, said: _Said) -> tuple[list[str], str | None]:
-        """Return the words that are said, and the finish if something ended them early."""
+    def _limited(self, said: _Said) -> tuple[list[str], str]:
+        """Return the words that the token limit leaves, and the finish word that this makes."""
         texts = _words(LABEL + said.text) if said.text else []
-        if said.words is not None:
-            texts = texts[: said.words]
         most = self._request.max_completion_tokens or self._request.max_tokens
         if most is not None and len(texts) > most:
             return texts[:most], "length"
-        return texts, said.finish
+        return texts, said.finish or ("tool_calls" if said.calls else "stop")
 
     def _call_deltas(self, said: _Said) -> Iterator[dict[str, object]]:
         for index, (name, arguments) in enumerate(said.calls):
@@ -477,15 +484,6 @@ class _Wire:
             "completion_tokens": completion_tokens,
             "total_tokens": self._prompt_tokens + completion_tokens,
         }
-
-
-def _goes_on(fate: tuple[Piece, ...]) -> bool:
-    """Return whether the answer is finished after this fate."""
-    return any(isinstance(piece, Hold) for piece in fate)
-
-
-def _finish(said: _Said) -> str:
-    return "tool_calls" if said.calls else "stop"
 
 
 def _words(text: str) -> list[str]:
