@@ -15,7 +15,6 @@ import asyncio
 import base64
 import contextlib
 import json
-import os
 import secrets
 import signal
 import socket
@@ -27,6 +26,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from threading import Thread
 from types import TracebackType
 from typing import Any, Final, Self, assert_never
 
@@ -242,9 +242,10 @@ class RehearsalServer:
                     return False
             match script.body:
                 case (bytes() as only,):
-                    chunked, length = False, len(only)
+                    length: int | None = len(only)
                 case _:
-                    chunked, length = True, None
+                    length = None
+            chunked = length is None
             writer.write(_head(script, length))
             for piece in script.body:
                 if not await self._act(piece, writer, gone, chunked=chunked):
@@ -420,13 +421,20 @@ async def _serve(server: RehearsalServer, *, stdin: bool) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, ended.set)
     if stdin:
-        loop.add_reader(sys.stdin.fileno(), lambda: ended.set() if not os.read(0, 4096) else None)
+        Thread(target=_at_end_of_input, args=(loop, ended), daemon=True).start()
     await server.address()
     sys.stdout.write(f"{server.url}\n")
     sys.stdout.flush()
     await ended.wait()
     with contextlib.suppress(ScriptMismatch):  # whoever wrote the script reads `received`
         await server.close()
+
+
+def _at_end_of_input(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    while sys.stdin.buffer.read(4096):
+        pass
+    with contextlib.suppress(RuntimeError):  # the loop has ended before
+        loop.call_soon_threadsafe(ended.set)
 
 
 if __name__ == "__main__":
