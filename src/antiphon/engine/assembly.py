@@ -39,9 +39,9 @@ async def open_world(
     wire = transport
     try:
         if wire is None:
-            from antiphon.engine.http import HttpTransport
+            from antiphon.engine.http import open_transport
 
-            wire = HttpTransport(settings)
+            wire = open_transport(settings)
         fence = await store.join(NodeId("local"), None, clock.now_ms())
         yield World(
             store=store,

@@ -18,6 +18,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 from urllib.parse import urlsplit
 
+from antiphon.engine.models import LOCAL_HOST, REHEARSAL_HOST
 from antiphon.engine.ports import Cut, NotSent
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from aiohttp.client_reqrep import ClientRequest, ClientResponse
 
     from antiphon.core.manifest import WireRequest
+    from antiphon.engine.settings import Settings
 
 Address: TypeAlias = tuple[str, int]
 
@@ -175,6 +177,20 @@ class HttpTransport:
                 trace_configs=[trace],
             )
         return self._session
+
+
+def open_transport(settings: Settings) -> HttpTransport:
+    """Return the transport that `settings` describe, with the servers of our own that they name."""
+    from antiphon.engine.local_model import LocalServer
+    from antiphon.engine.rehearsal import RehearsalServer
+
+    return HttpTransport(
+        hosts={
+            REHEARSAL_HOST: RehearsalServer(delay_s=settings.rehearsal_delay_s),
+            LOCAL_HOST: LocalServer(),
+        },
+        trust_env=settings.trust_env,
+    )
 
 
 class HttpReply:

@@ -25,6 +25,8 @@ REHEARSAL_HOST: Final = "rehearsal.invalid"
 """Stands in requests instead of the port that the server happens to have: the same request has the
 same digest tomorrow. The top-level domain is reserved, so no name server will ever answer for it."""
 
+LOCAL_HOST: Final = "local.invalid"
+
 OPENAI_DEFAULT_MODEL: Final = "gpt-5.4-mini"
 """Used when OpenAI is all that the environment names: small, cheap, and speaks every dialect of theirs."""
 
@@ -123,7 +125,7 @@ LOCAL_MODEL: Final = Model(
     name=LOCAL,
     profile="llamacpp",
     model=local_model.NAME,
-    base_url=f"http://{local_model.HOST}/v1",
+    base_url=f"http://{LOCAL_HOST}/v1",
     context_window=local_model.CONTEXT_TOKENS,
 )
 

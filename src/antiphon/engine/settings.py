@@ -168,48 +168,51 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             retry_after_cap_ms=_ms(self.retry_after_cap_s),
         )
 
+    @classmethod
+    def load(
+        cls,
+        flags: Mapping[str, object] | None = None,
+        *,
+        config: str | Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> Settings:
+        """Return the settings of this process.
 
-def load(
-    flags: Mapping[str, object] | None = None,
-    *,
-    config: str | Path | None = None,
-    env: Mapping[str, str] | None = None,
-) -> Settings:
-    """Return the settings of this process.
+        Args:
+            flags: What the command line said, by the names of the fields; None is not said.
+            config: The file; without it `ANTIPHON_CONFIG`, else `antiphon.toml` where there is one.
+            env: The environment; the process's own by default.
 
-    Args:
-        flags: What the command line said, by the names of the fields; None is not said.
-        config: The file; without it `ANTIPHON_CONFIG`, else `antiphon.toml` where there is one.
-        env: The environment; the process's own by default.
-
-    Raises:
-        InvalidInput: A file that cannot be read (`config_not_found`, `bad_toml`), a key that does
-            not exist (`unknown_setting`) or a value that does not fit (`invalid_setting`); `at`
-            is the place.
-    """
-    env = os.environ if env is None else env
-    file, table = _read(config or env.get(f"{PREFIX}CONFIG") or None)
-    tables = table.pop("models", {})
-    values: dict[str, Any] = {}
-    for name, value in table.items():
-        if name not in KINDS:
-            raise _bad(
-                f"{file}: {name}", f"Unknown key.{suggestion(name, KINDS)}", code="unknown_setting"
-            )
-        values[name] = _checked(name, value, f"{file}: {name}")
-    for name in KINDS:
-        variable = f"{PREFIX}{name.upper()}"
-        text = env.get(variable)
-        # In a cluster, a service named antiphon gives every container ANTIPHON_PORT=tcp://…
-        if text is not None and not (name == "port" and text.startswith("tcp://")):
-            values[name] = _checked(name, text, variable, text=True)
-    for name, value in (flags or {}).items():
-        if value is not None:
-            values[name] = _checked(
-                name, value, f"--{name.replace('_', '-')}", text=isinstance(value, str)
-            )
-    default = values.get("default_model", "")
-    return Settings(**values, models=read_models(tables, env=env, place=str(file), default=default))
+        Raises:
+            InvalidInput: A file that cannot be read (`config_not_found`, `bad_toml`), a key that does
+                not exist (`unknown_setting`) or a value that does not fit (`invalid_setting`); `at`
+                is the place.
+        """
+        env = os.environ if env is None else env
+        file, table = _read(config or env.get(f"{PREFIX}CONFIG") or None)
+        tables = table.pop("models", {})
+        values: dict[str, Any] = {}
+        for name, value in table.items():
+            if name not in KINDS:
+                raise _bad(
+                    f"{file}: {name}",
+                    f"Unknown key.{suggestion(name, KINDS)}",
+                    code="unknown_setting",
+                )
+            values[name] = _checked(name, value, f"{file}: {name}")
+        for name in KINDS:
+            variable = f"{PREFIX}{name.upper()}"
+            text = env.get(variable)
+            # In a cluster, a service named antiphon gives every container ANTIPHON_PORT=tcp://…
+            if text is not None and not (name == "port" and text.startswith("tcp://")):
+                values[name] = _checked(name, text, variable, text=True)
+        for name, value in (flags or {}).items():
+            if value is not None:
+                values[name] = _checked(
+                    name, value, f"--{name.replace('_', '-')}", text=isinstance(value, str)
+                )
+        default = values.get("default_model", "")
+        return cls(**values, models=read_models(tables, env=env, place=str(file), default=default))
 
 
 KINDS: Final[Mapping[str, Any]] = {
