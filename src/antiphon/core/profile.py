@@ -43,7 +43,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         results_in_call_order: Results come in the order of their calls.
         result_media: A result may hold images and files.
         blank_text: A text may be empty or only spaces.
-        call_id_max: Longest call id that goes out; None for any.
+        call_id_max: Longest call id that is taken; None for any.
+        call_id_safe: Longest call id that every deployment takes, where that is less; longer
+            ones are respelled when we render.
         call_id_pattern: What a call id has to match as a whole.
         tool_name_pattern: What the name of a tool has to match as a whole.
         max_tools: Most tools in one request.
@@ -66,6 +68,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     result_media: bool = True
     blank_text: bool = True
     call_id_max: int | None = None
+    call_id_safe: int | None = None
     call_id_pattern: str | None = None
     tool_name_pattern: str | None = None
     max_tools: int | None = None
@@ -127,7 +130,7 @@ def with_facts(profile: Profile, facts: Mapping[str, object]) -> Profile:
 def _length(value: object) -> dict[str, object]:
     if not isinstance(value, int) or value < 1:
         raise ValueError("a length is a whole number above 0")
-    return {"call_id_max": value}
+    return {"call_id_max": value, "call_id_safe": None}
 
 
 def _pattern(value: object) -> dict[str, object]:

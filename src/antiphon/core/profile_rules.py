@@ -104,6 +104,11 @@ class ProfileRules:
         other._between = self._between.copy()
         return other
 
+    @property
+    def refused(self) -> bool:
+        """Whether nothing that may still come can make the line legal."""
+        return bool(self._findings)
+
     def feed(self, message: Message, start: int, owed: Mapping[CallId, object]) -> None:
         """Take the next message; `owed` are the calls that were open before it."""
         role = message.role

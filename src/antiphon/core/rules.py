@@ -59,6 +59,7 @@ class LineChecker:
             as it stands, as one does with a request that somebody else has made.
         tools: What is declared with it.
         key: The tenant's key, under which the results' argument digests were made.
+        conversation: Whose line it is; None takes that of the first message.
 
     Example:
         >>> [finding.code for finding in LineChecker().finish()]
@@ -87,12 +88,13 @@ class LineChecker:
         mapped: bool = True,
         tools: Collection[ToolDeclaration] = (),
         key: bytes = NO_KEY,
+        conversation: ConversationId | None = None,
     ) -> None:
         self._key = key
         self._findings: list[Finding] = []
         self._position = 0
         self._ids: set[MessageId] = set()
-        self._conversation: ConversationId | None = None
+        self._conversation = conversation
         self._last: MessageId | None = None
         self._pending: Message | None = None
         self._open: dict[CallId, tuple[int, MessageId, ToolCall]] = {}
@@ -114,6 +116,12 @@ class LineChecker:
         """The calls that wait for their result. While there are any, the run waits too."""
         return tuple(self._open)
 
+    @property
+    def refused(self) -> bool:
+        """Whether nothing that may still come can make the line legal."""
+        rules = self._profile_rules
+        return bool(self._findings or self._early or (rules is not None and rules.refused))
+
     def feed(self, message: Message) -> None:
         """Take the next message of the line."""
         start = self._position
@@ -122,8 +130,7 @@ class LineChecker:
         blocks = message.blocks
         self._position = start + (len(blocks) or 1)
         if self._pending is not None:
-            self._uncommitted(self._pending, start - 1)
-            self._pending = None
+            self._follows_pending(message, self._pending, start)
         if message.status is not Status.SUCCESS:
             self._stands(message, start)
         if message.conversation != self._conversation or message.parent != self._last:
@@ -201,6 +208,13 @@ class LineChecker:
             self._pending = message
         else:
             self._uncommitted(message, start)
+
+    def _follows_pending(self, message: Message, pending: Message, start: int) -> None:
+        """A run's first commit makes its input a success: what follows may prove the commit."""
+        self._pending = None
+        answers = message.role is Role.ASSISTANT and message.parent == pending.id
+        if not (answers and message.run == pending.run and message.status is Status.SUCCESS):
+            self._uncommitted(pending, start - 1)
 
     def _uncommitted(self, message: Message, position: int) -> None:
         self._findings.append(_uncommitted(message, position))

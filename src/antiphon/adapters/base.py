@@ -1,0 +1,243 @@
+"""What every adapter offers, and the pieces that all of them share.
+
+An adapter is pure and versioned: the same line, policy and tools give the same bytes in every
+process, and other bytes mean another version. It renders what the rules let through, lists
+each thing it had to map, and reads the answer back as deltas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, Self
+
+import msgspec
+
+from antiphon.core import manifest
+from antiphon.core.blocks import Message
+from antiphon.core.deltas import Delta
+from antiphon.core.digests import Hasher, hasher
+from antiphon.core.findings import Finding
+from antiphon.core.ids import CallId, ConversationId, Digest
+from antiphon.core.manifest import Policy, ToolDeclaration, WireRequest
+from antiphon.core.profile import Profile
+from antiphon.core.recovery import Rung
+
+SEALED_BYTES: Final = 64 * 1024
+
+
+class Rendering(msgspec.Struct, frozen=True, kw_only=True):
+    """A request that may be sent, and what its manifest says about it."""
+
+    request: WireRequest
+    request_digest: Digest
+    sequence_digest: Digest
+    mappings: tuple[manifest.Mapping, ...]
+
+
+class RenderedLine(Protocol):
+    """A line that is checked and rendered message by message, and never twice."""
+
+    def feed(self, message: Message, digest: Digest | None = None) -> None:
+        """Take the next message; its digest is made here where the caller has none."""
+
+    def finish(self) -> Rendering:
+        """Return the request for the line as it stands. It may be fed further afterwards.
+
+        Raises:
+            SequenceRejected: It may not be sent; the findings say why. Nothing was sent.
+        """
+
+    def copy(self) -> Self:
+        """Return a line that stands where this one stands, for another branch."""
+
+    @property
+    def open_calls(self) -> tuple[CallId, ...]:
+        """The calls that wait for their result: while there are any, nothing may be sent."""
+
+
+class Reader(Protocol):
+    """Reads one answer, streamed or whole, as its bytes arrive."""
+
+    def feed(self, data: bytes) -> Iterable[Delta]:
+        """Return what these bytes say. Where they were cut makes no difference."""
+
+    def end(self) -> Iterable[Delta]:
+        """Return what the end of the body says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpVerdict:
+    """What a status other than 200 means.
+
+    Attributes:
+        definite: The provider has certainly not carried the request out. Otherwise nobody
+            knows, and the attempt is UNKNOWN.
+        code: The provider's own code where it gave one, else one of ours.
+        message: One sentence for people, without secrets.
+        retryable: Whether the same request may succeed later.
+        retry_after_ms: How long the provider asks to wait, if it does.
+    """
+
+    definite: bool
+    code: str
+    message: str = ""
+    retryable: bool = False
+    retry_after_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parsed:
+    """A client's request as our graph.
+
+    Attributes:
+        messages: The line; ids are places of the request, such as `messages[3]`.
+        tools: The declarations.
+        policy: Everything else that shapes the request.
+        findings: What could not be a message at all (`malformed_item`, `role_unsupported`).
+        places: Block id to its place in the request, where that is not the block id itself.
+        uncarried: Places of what the dialect allows and our graph cannot carry: such a request
+            is legal, but we cannot be the ones to send it.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[ToolDeclaration, ...]
+    policy: Policy
+    findings: tuple[Finding, ...] = ()
+    places: Mapping[str, str]
+    uncarried: tuple[str, ...] = ()
+
+    def located(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+        """Return `findings` at places that the writer of the request can find."""
+        return tuple(msgspec.structs.replace(f, at=self.places.get(f.at, f.at)) for f in findings)
+
+
+class Adapter(Protocol):
+    """One dialect, at one version."""
+
+    @property
+    def name(self) -> str:
+        """As in manifests and in the configuration."""
+
+    @property
+    def version(self) -> int:
+        """Rises whenever the same line would give other bytes."""
+
+    @property
+    def digest(self) -> Digest:
+        """Covers the version and every fact of the profile."""
+
+    @property
+    def profile(self) -> Profile:
+        """What the dialect allows."""
+
+    @property
+    def recovery(self) -> tuple[Rung, ...]:
+        """The ladder out of UNKNOWN, best rung first."""
+
+    @property
+    def closing_ends(self) -> bool:
+        """Whether closing the connection ends the call at the provider."""
+
+    def line(
+        self,
+        policy: Policy,
+        tools: Sequence[ToolDeclaration],
+        *,
+        key: bytes,
+        conversation: ConversationId | None = None,
+    ) -> RenderedLine:
+        """Return an empty line for requests of this policy and these tools.
+
+        Args:
+            policy: Model, endpoint, instructions and options.
+            tools: What is declared, in this order.
+            key: The tenant's digest key.
+            conversation: Whose messages these are; others are `foreign_branch`.
+
+        Raises:
+            InvalidInput: An option that this dialect cannot say; `at` names it.
+        """
+
+    def reader(self, content_type: str) -> Reader:
+        """Return a reader for an answer of this content type."""
+
+    def classify(
+        self, status: int, headers: Mapping[str, str], body: bytes, now_ms: int
+    ) -> HttpVerdict:
+        """Return what an answer with a status other than 200 means."""
+
+    def parse(self, request: Mapping[str, object]) -> Parsed:
+        """Return a client's request in this dialect as our graph.
+
+        Raises:
+            InvalidInput: It is no such request as a whole; `at` is the place.
+        """
+
+
+def render(
+    adapter: Adapter,
+    messages: Iterable[Message],
+    policy: Policy,
+    tools: Sequence[ToolDeclaration] = (),
+    *,
+    key: bytes,
+) -> Rendering:
+    """Return the request for a whole line.
+
+    Raises:
+        SequenceRejected: It may not be sent.
+    """
+    line = adapter.line(policy, tools, key=key)
+    for message in messages:
+        line.feed(message)
+    return line.finish()
+
+
+class GrowingBody:
+    """A body of which more is always added at the end: kept in pieces, hashed once.
+
+    Finishing forks the running hash, so a turn costs its own bytes. Small pieces are joined to
+    larger ones as they come, so that a long body is still few writes.
+    """
+
+    __slots__ = ("_hash", "_sealed", "_tail", "_tail_bytes")
+
+    def __init__(self, running: Hasher) -> None:
+        self._hash = running
+        self._sealed: list[bytes] = []
+        self._tail: list[bytes] = []
+        self._tail_bytes = 0
+
+    def append(self, piece: bytes) -> None:
+        """Add `piece`; what was added is never taken back."""
+        self._hash.update(piece)
+        self._tail.append(piece)
+        self._tail_bytes += len(piece)
+        if self._tail_bytes > SEALED_BYTES:
+            self._sealed.append(b"".join(self._tail))
+            self._tail.clear()
+            self._tail_bytes = 0
+
+    def finish(self, ending: bytes) -> tuple[tuple[bytes, ...], Digest]:
+        """Return the pieces of the body that ends in `ending`, and the digest of the request."""
+        final = self._hash.copy()
+        final.update(ending)
+        return (*self._sealed, b"".join((*self._tail, ending))), Digest(final.hexdigest())
+
+    def copy(self) -> GrowingBody:
+        """Return a body that stands where this one stands."""
+        other = GrowingBody(self._hash.copy())
+        other._sealed = self._sealed.copy()
+        other._tail = self._tail.copy()
+        other._tail_bytes = self._tail_bytes
+        return other
+
+
+def request_hasher(key: bytes, method: str, url: str, headers: Sequence[tuple[str, str]]) -> Hasher:
+    """Return the running request digest, up to where the body begins."""
+    running = hasher(key, "request")
+    head = msgspec.json.encode((method, url, headers))
+    running.update(len(head).to_bytes(8, "big"))
+    running.update(head)
+    return running

@@ -1,0 +1,90 @@
+"""OpenAI Chat Completions, and every server that speaks it. Version 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from antiphon.adapters.base import HttpVerdict, Parsed, Reader
+from antiphon.adapters.openai_chat import parse
+from antiphon.adapters.openai_chat.profile import (
+    OPENAI_CHAT,
+    WIRE_FACTS,
+    Wire,
+    with_wire_facts,
+)
+from antiphon.adapters.openai_chat.render import ChatLine
+from antiphon.core.digests import NO_KEY, digest
+from antiphon.core.ids import ConversationId
+from antiphon.core.manifest import Policy, ToolDeclaration
+from antiphon.core.profile import Profile, with_facts
+from antiphon.core.recovery import Rung
+
+VERSION: Final = 1
+
+
+class OpenAIChat:
+    """The dialect at version 1, with the facts of one model.
+
+    Args:
+        profile: What the dialect allows.
+        facts: What is known of the model beyond that: `antiphon.core.profile.FACTS`, and how
+            its server spells a request: `profile.Wire`.
+
+    Raises:
+        InvalidInput: `unknown_fact` or `bad_fact`.
+    """
+
+    version: Final = VERSION
+    recovery: Final = (Rung.CONNECTION, Rung.DEADLINE)
+    closing_ends: Final = True
+
+    def __init__(
+        self, profile: Profile = OPENAI_CHAT, facts: Mapping[str, object] | None = None
+    ) -> None:
+        facts = facts or {}
+        wire = {name: value for name, value in facts.items() if name in WIRE_FACTS}
+        rest = {name: value for name, value in facts.items() if name not in WIRE_FACTS}
+        self.profile: Final = with_facts(profile, rest)
+        self._wire = with_wire_facts(Wire(), wire)
+        stored = msgspec.json.encode((VERSION, self.profile, self._wire), order="deterministic")
+        self.digest: Final = digest(NO_KEY, "adapter", stored)
+
+    @property
+    def name(self) -> str:
+        """The dialect's name."""
+        return self.profile.name
+
+    def line(
+        self,
+        policy: Policy,
+        tools: Sequence[ToolDeclaration],
+        *,
+        key: bytes,
+        conversation: ConversationId | None = None,
+    ) -> ChatLine:
+        """Return an empty line for requests of this policy and these tools."""
+        return ChatLine(self.profile, self._wire, policy, tools, key=key, conversation=conversation)
+
+    def reader(self, content_type: str) -> Reader:
+        """Return a reader for an answer of this content type."""
+        from antiphon.adapters.openai_chat import read
+
+        return read.Reader(content_type=content_type)
+
+    def classify(
+        self, status: int, headers: Mapping[str, str], body: bytes, now_ms: int
+    ) -> HttpVerdict:
+        """Return what an answer with a status other than 200 means."""
+        from antiphon.adapters.openai_chat import read
+
+        return read.classify(status, headers, body, now_ms)
+
+    def parse(self, request: Mapping[str, object]) -> Parsed:
+        """Return a client's request as our graph."""
+        return parse.parse(request)
+
+
+__all__ = ["OpenAIChat"]

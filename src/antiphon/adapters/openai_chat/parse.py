@@ -1,0 +1,351 @@
+"""A client's Chat Completions request as our graph, each block with its place in the request.
+
+Nothing is judged here but shape: what cannot be a message at all becomes a finding, so that
+one pass shows everything that is wrong. Fields of a message are taken one by one; what is not
+named here is not carried over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import msgspec
+
+from antiphon.adapters.base import Parsed
+from antiphon.core.blocks import (
+    Audio,
+    Block,
+    File,
+    Image,
+    Message,
+    Origin,
+    Reasoning,
+    Refusal,
+    ResultPart,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Trust,
+    Unknown,
+    block_id,
+    default_trust,
+)
+from antiphon.core.findings import Finding
+from antiphon.core.ids import CallId, ConversationId, MessageId
+from antiphon.core.manifest import Policy, ToolDeclaration
+from antiphon.errors import InvalidInput
+
+REQUEST: Final = ConversationId("request")
+DATA_URL: Final = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
+POLICY_FIELDS: Final = frozenset(
+    {"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options"}
+    | {"max_tokens", "max_completion_tokens", "temperature"}
+)
+
+
+class _Malformed(Exception):
+    """This message cannot be read; `at` is the place inside it."""
+
+    def __init__(self, at: str, message: str, code: str = "malformed_item") -> None:
+        super().__init__(message)
+        self.at = at
+        self.code = code
+
+
+def parse(request: Mapping[str, object]) -> Parsed:
+    """Return `request` as our graph.
+
+    Raises:
+        InvalidInput: It has no array of messages, or an option of the wrong type.
+    """
+    items = request.get("messages")
+    if not isinstance(items, list):
+        raise InvalidInput(
+            "A chat request holds an array called messages.", code="wrong_shape", at="messages"
+        )
+    reader = _Reader()
+    for number, item in enumerate(items):
+        reader.message(f"messages[{number}]", item)
+    tools = tuple(reader.tools(request.get("tools")))
+    return Parsed(
+        messages=tuple(reader.messages),
+        tools=tools,
+        policy=_policy(request),
+        findings=tuple(reader.findings),
+        places=reader.places,
+        uncarried=tuple(reader.uncarried),
+    )
+
+
+class _Reader:
+    """Collects what is read, so that one unreadable message does not hide the others."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.findings: list[Finding] = []
+        self.places: dict[str, str] = {}
+        self.uncarried: list[str] = []
+        self._position = 0
+
+    def message(self, at: str, item: object) -> None:
+        """Read one message at `at`."""
+        try:
+            message = self._message(at, item)
+        except _Malformed as problem:
+            self.findings.append(
+                Finding(
+                    code=problem.code,
+                    at=f"{at}{problem.at}",
+                    position=self._position,
+                    message=str(problem),
+                )
+            )
+            return
+        self._position += len(message.blocks) or 1
+        self.messages.append(message)
+
+    def _message(self, at: str, item: object) -> Message:
+        if not isinstance(item, dict):
+            raise _Malformed("", f"A message is an object, not {_type(item)}.")
+        role = self._role(item)
+        blocks: list[Block] = []
+        places: list[str] = []
+        if role is Role.TOOL:
+            blocks.append(self._result(at, item))
+            places.append(at)
+        else:
+            for block, place in self._said(at, role, item):
+                blocks.append(block)
+                places.append(place)
+        for order, place in enumerate(places):
+            self.places[block_id(MessageId(at), order)] = place
+        name = item.get("name")
+        if name is not None and not isinstance(name, str):
+            raise _Malformed(".name", f"A name is a string, not {_type(name)}.")
+        return Message(
+            id=MessageId(at),
+            conversation=REQUEST,
+            parent=self.messages[-1].id if self.messages else None,
+            role=role,
+            blocks=tuple(blocks),
+            origin=Origin.CLIENT,
+            trust=Trust.TOOL if role is Role.TOOL else default_trust(role, Origin.CLIENT),
+            name=None if role is Role.TOOL else name,
+        )
+
+    def _role(self, item: Mapping[str, object]) -> Role:
+        word = item.get("role")
+        if not isinstance(word, str):
+            raise _Malformed("", "A message says its role.")
+        try:
+            return Role(word)
+        except ValueError:
+            known = ", ".join(Role)
+            raise _Malformed(
+                "", f"There is no role {word!r}; known are {known}.", "role_unsupported"
+            ) from None
+
+    def _said(self, at: str, role: Role, item: Mapping[str, object]) -> Iterator[tuple[Block, str]]:
+        for field in ("reasoning_content", "reasoning"):
+            thinking = item.get(field)
+            if role is Role.ASSISTANT and isinstance(thinking, str):
+                yield Reasoning(text=thinking), f"{at}.{field}"
+                break
+        content, calls = item.get("content"), item.get("tool_calls")
+        refusal = item.get("refusal")
+        if isinstance(content, str):
+            yield Text(text=content), at
+        elif isinstance(content, list):
+            for number, part in enumerate(content):
+                yield self._part(f".content[{number}]", part), f"{at}.content[{number}]"
+        elif content is not None:
+            raise _Malformed(".content", f"Content is a string or an array, not {_type(content)}.")
+        elif role is not Role.ASSISTANT:
+            raise _Malformed("", f"A {role} message has content.")
+        if isinstance(refusal, str):
+            yield Refusal(text=refusal), f"{at}.refusal"
+        if role is Role.ASSISTANT and item.get("audio") is not None:
+            self.uncarried.append(f"{at}.audio")
+            yield Text(text=""), f"{at}.audio"
+        if role is Role.ASSISTANT and item.get("function_call") is not None:
+            self.uncarried.append(f"{at}.function_call")
+            yield Text(text=""), f"{at}.function_call"
+        if calls is None:
+            return
+        if role is not Role.ASSISTANT:
+            raise _Malformed(".tool_calls", "Only the assistant asks for tool calls.")
+        if not isinstance(calls, list) or not calls:
+            raise _Malformed(".tool_calls", "tool_calls is an array with at least one call.")
+        for number, call in enumerate(calls):
+            yield self._call(at, number, call), f"{at}.tool_calls[{number}]"
+
+    def _part(self, place: str, part: object) -> Block:
+        if not isinstance(part, dict):
+            raise _Malformed(place, f"A content part is an object, not {_type(part)}.")
+        match part:
+            case {"type": "text", "text": str(text)}:
+                return Text(text=text)
+            case {"type": "refusal", "refusal": str(text)}:
+                return Refusal(text=text)
+            case {"type": "image_url", "image_url": {"url": str(url), **more}}:
+                return _image(url, _text(more.get("detail")))
+            case {"type": "image_url", "image_url": str(url)}:
+                return _image(url, None)
+            case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form)}}:
+                return Audio(data=data, format=form)
+            case {"type": "file", "file": dict(file)}:
+                return _file(file)
+            case {"type": ("text" | "refusal" | "image_url" | "input_audio" | "file") as kind}:
+                raise _Malformed(place, f"This {kind} part lacks what a part of its kind holds.")
+            case {"type": str(kind)}:
+                return Unknown(name=kind, value=msgspec.Raw(_encode(part)))
+            case _:
+                raise _Malformed(place, "A content part says its type.")
+
+    def _call(self, at: str, number: int, call: object) -> ToolCall:
+        place = f".tool_calls[{number}]"
+        match call:
+            case {"id": str(call_id), "function": {"name": str(name), "arguments": str(arguments)}}:
+                return ToolCall(call_id=CallId(call_id), name=name, arguments=arguments)
+            case {"id": str(call_id), "custom": {"name": str(name), "input": str(text)}}:
+                self.uncarried.append(at + place)
+                return ToolCall(
+                    call_id=CallId(call_id), name=name, arguments=_encode(text).decode()
+                )
+            case {"function": {"arguments": value}} if not isinstance(value, str):
+                raise _Malformed(
+                    f"{place}.function.arguments",
+                    f"Arguments are JSON as a string, not {_type(value)}. Encode them once more.",
+                )
+            case _:
+                raise _Malformed(
+                    place, "A tool call has an id, and a function with name and arguments."
+                )
+
+    def _result(self, at: str, item: Mapping[str, object]) -> ToolResult:
+        call_id, content = item.get("tool_call_id"), item.get("content")
+        if not isinstance(call_id, str) or not call_id:
+            raise _Malformed("", "A tool message names the call that it answers, in tool_call_id.")
+        parts: list[ResultPart] = []
+        if isinstance(content, str):
+            parts.append(Text(text=content))
+        elif isinstance(content, list):
+            for number, part in enumerate(content):
+                block = self._part(f".content[{number}]", part)
+                if not isinstance(block, ResultPart):
+                    raise _Malformed(f".content[{number}]", "A tool result holds text parts.")
+                parts.append(block)
+        else:
+            raise _Malformed(".content", f"A tool result has content, not {_type(content)}.")
+        return ToolResult(call_id=CallId(call_id), content=tuple(parts))
+
+    def tools(self, items: object) -> Iterator[ToolDeclaration]:
+        """Yield the declarations of a request."""
+        if items is None:
+            return
+        if not isinstance(items, list):
+            raise InvalidInput("tools is an array.", code="wrong_shape", at="tools")
+        for number, item in enumerate(items):
+            at = f"tools[{number}]"
+            match item:
+                case {"function": {"name": str(name), **more}}:
+                    parameters = more.get("parameters")
+                    yield ToolDeclaration(
+                        name=name,
+                        description=_text(more.get("description")) or "",
+                        strict=True if more.get("strict") is True else None,
+                        **(
+                            {}
+                            if parameters is None
+                            else {"parameters": msgspec.Raw(_encode(parameters))}
+                        ),
+                    )
+                case {"custom": {"name": str()}}:
+                    self.uncarried.append(at)
+                case _:
+                    raise InvalidInput(
+                        "A tool is declared as a function with a name.", code="wrong_shape", at=at
+                    )
+
+
+def _policy(request: Mapping[str, object]) -> Policy:
+    """Return the options of a request. Those without a setting of ours are passed on as they are."""
+    limits = (request.get(name) for name in ("max_completion_tokens", "max_tokens"))
+    extra = {k: v for k, v in request.items() if k not in POLICY_FIELDS and v is not None}
+    choice = request.get("tool_choice")
+    match choice:
+        case {"type": "function", "function": {"name": str(name)}}:
+            choice = f"tool:{name}"
+        case dict():
+            extra["tool_choice"], choice = choice, None
+        case _:
+            pass
+    fields = {
+        "model": request.get("model") or "",
+        "max_output_tokens": next((limit for limit in limits if limit is not None), None),
+        "tool_choice": choice,
+        "parallel_tool_calls": request.get("parallel_tool_calls"),
+        "temperature": request.get("temperature"),
+        "stream": request.get("stream") or False,
+        "extra": {name: msgspec.Raw(_encode(value)) for name, value in sorted(extra.items())},
+    }
+    for name, value in fields.items():
+        expected = POLICY_TYPES.get(name)
+        if expected is not None and value is not None and (not isinstance(value, expected)):
+            raise InvalidInput(f"This option is not {_type(value)}.", code="wrong_shape", at=name)
+    return Policy(**fields)  # type: ignore[arg-type]  # each was checked just above
+
+
+POLICY_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "model": str,
+    "max_output_tokens": int,
+    "tool_choice": str,
+    "parallel_tool_calls": bool,
+    "temperature": (int, float),
+    "stream": bool,
+}
+
+
+def _image(url: str, detail: str | None) -> Image:
+    match = DATA_URL.fullmatch(url)
+    if match is None:
+        return Image(url=url, detail=detail)
+    return Image(media_type=match[1], data=match[2], detail=detail)
+
+
+def _file(file: Mapping[object, object]) -> File:
+    data = _text(file.get("file_data"))
+    match = DATA_URL.fullmatch(data) if data else None
+    return File(
+        file_id=_text(file.get("file_id")),
+        filename=_text(file.get("filename")),
+        media_type=match[1] if match else None,
+        data=match[2] if match else data,
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _encode(value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            "The text holds half a surrogate pair, which no request can carry.",
+            code="invalid_unicode",
+        ) from None
+
+
+def _type(value: object) -> str:
+    names: dict[type, str] = {
+        dict: "an object",
+        list: "an array",
+        str: "a string",
+        bool: "a boolean",
+    }
+    return "null" if value is None else names.get(type(value), "a number")

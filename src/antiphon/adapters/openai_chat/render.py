@@ -1,0 +1,460 @@
+"""A line as the exact bytes of an OpenAI Chat Completions request.
+
+The body begins with everything that does not change from turn to turn, and `messages` comes
+last: a history that grows leaves every byte before its new messages as it was. Each message
+becomes bytes once.
+
+What is mapped on the way, and nothing else is: system and developer text into the role that
+the model knows, neighbours of one role into one message where a template insists on turns,
+call ids into a spelling that the provider takes, results to directly behind their calls,
+media out of results into a user message behind the last of them, reasoning left out. Each is
+told to the manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import msgspec
+
+from antiphon.adapters.base import GrowingBody, Rendering, request_hasher
+from antiphon.adapters.call_ids import CallIds
+from antiphon.adapters.openai_chat.profile import OPENAI_URL, Wire
+from antiphon.core.blocks import (
+    AnyBlock,
+    Audio,
+    File,
+    Image,
+    Memory,
+    Message,
+    Outcome,
+    Reasoning,
+    Refusal,
+    Retrieved,
+    Role,
+    Summary,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+    block_id,
+    message_digest,
+)
+from antiphon.core.digests import fold
+from antiphon.core.findings import Severity
+from antiphon.core.ids import CallId, ConversationId, Digest, MessageId
+from antiphon.core.manifest import Mapping, Policy, ToolDeclaration, WireRequest
+from antiphon.core.profile import Echo, Profile
+from antiphon.core.rules import LineChecker
+from antiphon.errors import InternalError, InvalidInput, SequenceRejected
+
+Json: TypeAlias = dict[str, object]
+
+OWN_FIELDS: Final = frozenset(
+    {"model", "messages", "tools", "parallel_tool_calls", "stream", "stream_options"}
+    | {"max_tokens", "max_completion_tokens", "temperature"}
+)
+INSTRUCTIONS: Final = MessageId("instructions")
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True, kw_only=True)
+class _Turn:
+    """One message of the request while it may still be joined by another of its role."""
+
+    role: Role
+    at: MessageId
+    name: str | None = None
+    parts: list[Json] = field(default_factory=list)
+    calls: list[Json] = field(default_factory=list)
+    reasoning: str | None = None
+    result_of: str | None = None
+
+    def encode(self) -> bytes:
+        """Return it as JSON. A single text is a string, which every server reads."""
+        wire: Json = {"role": self.role.value}
+        if self.name is not None:
+            wire["name"] = self.name
+        if self.result_of is not None:
+            wire["tool_call_id"] = self.result_of
+        wire["content"] = self._content()
+        if self.reasoning is not None:
+            wire["reasoning_content"] = self.reasoning
+        if self.calls:
+            wire["tool_calls"] = self.calls
+        return _encode(wire)
+
+    def _content(self) -> object:
+        parts = self.parts
+        if len(parts) == 1 and parts[0]["type"] == "text":
+            return parts[0]["text"]
+        if parts:
+            return parts
+        return None if self.calls else ""
+
+    def copy(self) -> _Turn:
+        return _Turn(
+            role=self.role,
+            at=self.at,
+            name=self.name,
+            parts=self.parts.copy(),
+            calls=self.calls.copy(),
+            reasoning=self.reasoning,
+            result_of=self.result_of,
+        )
+
+
+class ChatLine:
+    """One line, checked and rendered as it grows."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        wire: Wire,
+        policy: Policy,
+        tools: Sequence[ToolDeclaration],
+        *,
+        key: bytes,
+        conversation: ConversationId | None,
+    ) -> None:
+        base_url = (policy.endpoint or OPENAI_URL).rstrip("/")
+        self._profile = profile
+        self._key = key
+        self._checker = LineChecker(profile, tools=tools, key=key, conversation=conversation)
+        self._sequence: Digest | None = None
+        self._mappings: list[Mapping] = []
+        self._ids = CallIds(profile)
+        self._method, self._url = "POST", f"{base_url}/chat/completions"
+        accept = "text/event-stream" if policy.stream else "application/json"
+        self._headers = (("accept", accept), ("content-type", "application/json"))
+        self._head = _head(policy, tools, wire.at(base_url))
+        self._body = self._new_body()
+        self._empty = True
+        self._front: _Turn | None = None
+        self._behind_front: list[bytes] = []
+        self._turn: _Turn | None = None
+        self._waiting: list[Message] = []
+        self._media: list[Json] = []
+        if policy.instructions:
+            self._place(INSTRUCTIONS, Role.SYSTEM, None, (Text(text=policy.instructions),))
+
+    @property
+    def open_calls(self) -> tuple[CallId, ...]:
+        """The calls that wait for their result."""
+        return self._checker.open_calls
+
+    def feed(self, message: Message, digest: Digest | None = None) -> None:
+        """Take the next message of the line.
+
+        Raises:
+            InvalidInput: `invalid_unicode`: its text holds half a character, which no request
+                can carry.
+        """
+        owed = bool(self._checker.open_calls)
+        try:
+            own = digest or message_digest(self._key, message)
+            self._checker.feed(message)
+            if not self._checker.refused:
+                self._take(message, owed)
+        except UnicodeEncodeError:
+            raise InvalidInput(
+                "The text holds half a surrogate pair, which no request can carry.",
+                code="invalid_unicode",
+                at=message.id,
+            ) from None
+        self._sequence = fold(self._key, self._sequence, own)
+
+    def finish(self) -> Rendering:
+        """Return the request for the line as it stands; it may be fed further afterwards.
+
+        Raises:
+            SequenceRejected: It may not be sent.
+        """
+        findings = self._checker.finish()
+        if any(finding.severity is Severity.ERROR for finding in findings):
+            raise SequenceRejected(findings)
+        if self._sequence is None:
+            raise InternalError("An empty line passed its rules.")
+        chunks, digest = self._body.finish(self._ending())
+        return Rendering(
+            request=WireRequest(
+                method=self._method, url=self._url, headers=self._headers, chunks=chunks
+            ),
+            request_digest=digest,
+            sequence_digest=self._sequence,
+            mappings=tuple(self._mappings),
+        )
+
+    def copy(self) -> ChatLine:
+        """Return a line that stands where this one stands, for another branch."""
+        other = object.__new__(ChatLine)
+        other.__dict__.update(self.__dict__)
+        other._checker = self._checker.copy()
+        other._mappings = self._mappings.copy()
+        other._ids = self._ids.copy()
+        other._body = self._body.copy()
+        other._front = self._front and self._front.copy()
+        other._behind_front = self._behind_front.copy()
+        other._turn = self._turn and self._turn.copy()
+        other._waiting = self._waiting.copy()
+        other._media = self._media.copy()
+        return other
+
+    # Order: what goes out after what.
+
+    def _take(self, message: Message, owed: bool) -> None:
+        if owed and message.role is not Role.TOOL:
+            self._waiting.append(message)  # its calls are owed their results first
+            return
+        if message.role is Role.TOOL:
+            for order, block in enumerate(message.blocks):
+                if isinstance(block, ToolResult):
+                    self._result(message, order, block)
+            if not self._checker.open_calls:
+                self._results_are_in(message.id)
+        else:
+            self._place(message.id, message.role, message.name, message.blocks)
+
+    def _results_are_in(self, last: MessageId) -> None:
+        if self._media:
+            self._add(_Turn(role=Role.USER, at=last, parts=self._media.copy()))
+            self._media.clear()
+        for message in self._waiting:
+            self._map("result_hoisted", message.id, "sent after the results that it stood before")
+            self._place(message.id, message.role, message.name, message.blocks)
+        self._waiting.clear()
+
+    def _add(self, turn: _Turn) -> None:
+        """Put `turn` at the end; where turns alternate it may join the one before it."""
+        last = self._turn
+        if last is not None:
+            if turn.role is last.role and turn.role is not Role.TOOL and not last.calls:
+                if turn.name != last.name:
+                    self._map("name_dropped", turn.at)
+                    last.name = None
+                last.parts += turn.parts
+                last.calls += turn.calls
+                if turn.reasoning is not None:
+                    last.reasoning = (last.reasoning or "") + turn.reasoning
+                self._map("merged_same_role", turn.at, f"into the {turn.role} message before it")
+                return
+            self._turn = None
+            self._seal(last)
+        if self._profile.alternation and turn.role is not Role.TOOL:
+            self._turn = turn
+        else:
+            self._seal(turn)
+
+    def _seal(self, turn: _Turn) -> None:
+        piece = turn.encode()
+        if not self._empty:
+            piece = b"," + piece
+        self._empty = False
+        self._body.append(piece)
+        if self._profile.system_first:
+            self._behind_front.append(piece)
+
+    def _ending(self) -> bytes:
+        if self._turn is None:
+            return b"]}"
+        return (b"" if self._empty else b",") + self._turn.encode() + b"]}"
+
+    def _new_body(self) -> GrowingBody:
+        body = GrowingBody(request_hasher(self._key, self._method, self._url, self._headers))
+        body.append(self._head)
+        return body
+
+    def _to_front(self, turn: _Turn) -> None:
+        """Join system text to the one system message. What stands behind it has to move."""
+        if self._front is None:
+            self._front = turn
+        else:
+            self._front.parts += turn.parts
+        if self._behind_front or self._turn is not None:
+            self._map("system_hoisted", turn.at, "into the first message")
+        elif self._front is not turn:
+            self._map("merged_same_role", turn.at, "into the first message")
+        self._body = self._new_body()
+        self._body.append(self._front.encode())
+        self._empty = False
+        for piece in self._behind_front:
+            self._body.append(piece if piece[:1] == b"," else b"," + piece)
+
+    # Content: one message of ours as one of theirs.
+
+    def _place(
+        self, at: MessageId, role: Role, name: str | None, blocks: Sequence[AnyBlock]
+    ) -> None:
+        spoken = self._profile.spoken_as(role)
+        if spoken is None:
+            raise InternalError(f"{role} passed the rules of {self._profile.name}.", at=at)
+        if spoken is not role:
+            self._map(f"{role}_as_{spoken}", at)
+        turn = _Turn(role=spoken, at=at, name=name)
+        for order, block in enumerate(blocks):
+            self._block(turn, block_id(at, order), block)
+        if len(turn.parts) > 1 and any(_blank(part) for part in turn.parts):
+            self._map("empty_text_dropped", at)
+            turn.parts = [part for part in turn.parts if not _blank(part)]
+        elif turn.calls and len(turn.parts) == 1 and _blank(turn.parts[0]):
+            turn.parts.clear()
+        if role is Role.ASSISTANT and self._profile.reasoning is not Echo.NEVER:
+            self._echo(turn)
+        if self._profile.system_first and spoken in (Role.SYSTEM, Role.DEVELOPER):
+            self._to_front(turn)
+        else:
+            self._add(turn)
+
+    def _block(self, turn: _Turn, at: str, block: AnyBlock) -> None:
+        match block:
+            case Text(text=text):
+                if turn.calls:
+                    self._map("text_before_calls", at)
+                turn.parts.append({"type": "text", "text": text})
+            case Refusal(text=text):
+                turn.parts.append({"type": "refusal", "refusal": text})
+            case Image():
+                turn.parts.append(_image(block))
+            case Audio(data=data, format=form):
+                turn.parts.append(
+                    {"type": "input_audio", "input_audio": {"data": data, "format": form}}
+                )
+            case File():
+                turn.parts.append(_file(block))
+            case Reasoning(text=text):
+                if self._profile.reasoning is Echo.NEVER:
+                    self._map("reasoning_dropped", at)
+                else:
+                    turn.reasoning = (turn.reasoning or "") + text
+            case ToolCall():
+                turn.calls.append(self._call(at, block))
+            case ToolResult() | Unknown() | Summary() | Retrieved() | Memory():
+                raise InternalError(f"{type(block).__name__} passed the rules.", at=at)
+
+    def _echo(self, turn: _Turn) -> None:
+        """Send reasoning where it is wanted, an empty one where there is none to send."""
+        if turn.calls or self._profile.reasoning is Echo.ALWAYS:
+            turn.reasoning = turn.reasoning or ""
+        elif turn.reasoning is not None:
+            turn.reasoning = None
+            self._map("reasoning_dropped", turn.at)
+
+    def _call(self, at: str, call: ToolCall) -> Json:
+        call_id = self._ids.sent_as(call.call_id)
+        if call_id != call.call_id:
+            self._map("call_id_respelled", at, f"{call.call_id} as {call_id}")
+        arguments = call.arguments
+        if not arguments.strip():
+            self._map("empty_arguments", at, "as an empty object")
+            arguments = "{}"
+        function = {"name": call.name, "arguments": arguments}
+        return {"id": call_id, "type": "function", "function": function}
+
+    def _result(self, message: Message, order: int, result: ToolResult) -> None:
+        """One tool message. It has no flag for failure, so its text says so."""
+        texts: list[str] = []
+        media: list[Json] = []
+        for part in result.content:
+            match part:
+                case Text(text=text):
+                    texts.append(text)
+                case Image():
+                    media.append(_image(part))
+                case File():
+                    media.append(_file(part))
+        at = block_id(message.id, order)
+        if media:
+            self._map("media_hoisted", at, "into a user message behind the results")
+            label = f"Returned by the tool call {self._ids.sent_as(result.call_id)}:"
+            self._media += ({"type": "text", "text": label}, *media)
+            texts.append("The tool returned media; it follows in the next user message.")
+        if result.outcome is not Outcome.SUCCESS:
+            code = f" ({result.code})" if result.code else ""
+            texts.insert(0, f"[{result.outcome}{code}]")
+        if len(texts) > 1:
+            texts = [text for text in texts if text]
+        parts: list[Json] = [{"type": "text", "text": text} for text in texts]
+        self._add(
+            _Turn(
+                role=Role.TOOL,
+                at=message.id,
+                parts=parts,
+                result_of=self._ids.sent_as(result.call_id),
+            )
+        )
+
+    def _map(self, rule: str, at: str, detail: str = "") -> None:
+        self._mappings.append(Mapping(rule=rule, block=at, detail=detail))
+
+
+def _head(policy: Policy, tools: Sequence[ToolDeclaration], wire: Wire) -> bytes:
+    """Return the body up to its first message."""
+    clash = OWN_FIELDS & policy.extra.keys()
+    if clash:
+        name = min(clash)
+        raise InvalidInput(
+            "This field has a setting of its own; leave it out of the extra ones.",
+            code="bad_option",
+            at=f"extra.{name}",
+        )
+    fields: Json = {"model": policy.model, "stream": policy.stream}
+    if policy.stream and wire.stream_usage:
+        fields["stream_options"] = {"include_usage": True}
+    if policy.max_output_tokens is not None:
+        fields[wire.output_limit or "max_tokens"] = policy.max_output_tokens
+    if policy.temperature is not None:
+        fields["temperature"] = policy.temperature
+    if wire.store is not None:
+        fields["store"] = wire.store
+    fields |= sorted(policy.extra.items())
+    if tools:
+        fields["tools"] = [_declaration(tool) for tool in tools]
+        if policy.tool_choice is not None:
+            fields["tool_choice"] = _choice(policy.tool_choice)
+        if policy.parallel_tool_calls is not None:
+            fields["parallel_tool_calls"] = policy.parallel_tool_calls
+    return _encode(fields)[:-1] + b',"messages":['
+
+
+def _declaration(tool: ToolDeclaration) -> Json:
+    function: Json = {"name": tool.name}
+    if tool.description:
+        function["description"] = tool.description
+    function["parameters"] = tool.parameters
+    if tool.strict is not None:
+        function["strict"] = tool.strict
+    return {"type": "function", "function": function}
+
+
+def _choice(choice: str) -> object:
+    """Return the wire's form of a tool choice: a word, or `tool:` and a tool's name."""
+    if choice.startswith("tool:"):
+        return {"type": "function", "function": {"name": choice.removeprefix("tool:")}}
+    return choice
+
+
+def _image(image: Image) -> Json:
+    url = image.url or f"data:{image.media_type or 'image/png'};base64,{image.data or ''}"
+    inner: Json = {"url": url}
+    if image.detail is not None:
+        inner["detail"] = image.detail
+    return {"type": "image_url", "image_url": inner}
+
+
+def _file(file: File) -> Json:
+    inner: Json = {}
+    if file.file_id is not None:
+        inner["file_id"] = file.file_id
+    if file.data is not None:
+        media = file.media_type
+        inner["file_data"] = f"data:{media};base64,{file.data}" if media else file.data
+    if file.filename is not None:
+        inner["filename"] = file.filename
+    return {"type": "file", "file": inner}
+
+
+def _blank(part: Json) -> bool:
+    return part.get("text") == ""

@@ -1,0 +1,75 @@
+"""Which adapter speaks which dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from antiphon.adapters.base import Adapter
+from antiphon.adapters.openai_chat import OpenAIChat
+from antiphon.adapters.openai_chat.profile import PROFILES as CHAT_PROFILES
+from antiphon.errors import InvalidInput
+
+KNOWN: Final = (
+    "openai-chat",
+    "openai-responses",
+    "anthropic",
+    "gemini",
+    "gemini-interactions",
+    "bedrock",
+    "deepseek",
+    "mistral",
+    "qwen-vllm",
+    "ollama",
+    "ollama-openai",
+    "llamacpp",
+    "groq",
+    "openrouter",
+    "azure",
+)
+"""Every profile that has a name, whether this release speaks it or not."""
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def available() -> tuple[str, ...]:
+    """Return the profiles that this release speaks."""
+    return tuple(name for name in KNOWN if name in CHAT_PROFILES)
+
+
+def get(profile: str, facts: Mapping[str, object] | None = None) -> Adapter:
+    """Return the adapter for `profile`, with what is known of the model behind it.
+
+    Args:
+        profile: A name out of `KNOWN`.
+        facts: See `antiphon.core.profile.FACTS`; values may be JSON text, as stored.
+
+    Raises:
+        InvalidInput: `unknown_profile`, `profile_unavailable`, `unknown_fact`, `bad_fact`.
+    """
+    if profile not in KNOWN:
+        raise InvalidInput(
+            f"There is no profile {profile!r}. Known: {', '.join(KNOWN)}.",
+            code="unknown_profile",
+            at=profile,
+        )
+    if profile not in CHAT_PROFILES:
+        raise InvalidInput(
+            f"This release does not speak {profile} yet. It speaks {' and '.join(available())}.",
+            code="profile_unavailable",
+            at=profile,
+        )
+    return _make(profile, _encode(facts or {}))
+
+
+def by_name(adapter: str) -> Adapter:
+    """Return the adapter that a manifest names, with its dialect's own facts."""
+    return get(adapter)
+
+
+@lru_cache(maxsize=256)
+def _make(profile: str, facts: bytes) -> Adapter:
+    return OpenAIChat(CHAT_PROFILES[profile], msgspec.json.decode(facts))
