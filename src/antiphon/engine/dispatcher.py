@@ -411,7 +411,7 @@ class Dispatcher:
 
     async def _commit(self, accepted: _Accepted, run: Run, answer: Answer) -> None:
         world, attempt, manifest = self._world, accepted.attempt, accepted.manifest
-        calls = tuple(self._new_call(call, accepted.target) for call in answer.calls)
+        calls = tuple(self._new_call(call, accepted.target, answer) for call in answer.calls)
         message = Message(
             id=accepted.answer,
             conversation=run.conversation,
@@ -441,14 +441,14 @@ class Dispatcher:
         if isinstance(done, Denied):
             await self._too_late(accepted, run, answer.text, done)
 
-    def _new_call(self, call: ToolCall, target: Target) -> NewCall:
+    def _new_call(self, call: ToolCall, target: Target, answer: Answer) -> NewCall:
         """Return the ledger row to be born: who runs it, and what may happen twice."""
         function = self._world.functions.get(call.name)
         code, text = None, ""
         if call.name not in target.checks:
             code, text = "unknown_tool", unknown_tool(call.name, target.checks)
-        elif (problem := target.checks[call.name].problem(call.arguments)) is not None:
-            code, text = "invalid_arguments", invalid_arguments(problem)
+        elif call.call_id in answer.problems:
+            code, text = "invalid_arguments", invalid_arguments(answer.problems[call.call_id])
         return NewCall(
             call_id=call.call_id,
             name=call.name,
