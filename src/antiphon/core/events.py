@@ -151,4 +151,5 @@ def encode_event(event: DurableEvent) -> bytes:
 
 def decode_event(data: bytes | msgspec.Raw) -> DurableEvent:
     """Return the event that `encode_event` stored."""
-    return _decode(data)
+    event: DurableEvent = _decode(data)
+    return event

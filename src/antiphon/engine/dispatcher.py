@@ -637,7 +637,7 @@ async def render_manifest(world: World, manifest: Manifest, target: Target) -> W
             adapter is another one. It must not be sent, and it is not what was sent.
     """
     adapter = target.adapter
-    if (adapter.name, adapter.version) != (manifest.adapter, manifest.adapter_version):
+    if adapter.digest != manifest.adapter_digest:
         raise DigestMismatch(
             f"Rendered by {manifest.adapter} version {manifest.adapter_version}; "
             f"this is {adapter.name} version {adapter.version}.",

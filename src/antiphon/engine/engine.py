@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -516,7 +516,7 @@ class Engine:
             )
         )
 
-    def follow(self, conversation: ConversationId, after: int = 0) -> AsyncIterator[StreamItem]:
+    def follow(self, conversation: ConversationId, after: int = 0) -> AsyncGenerator[StreamItem, None]:
         """Yield durable events after number `after`, previews, and what comes, for ever."""
         return self.world.broker.follow(conversation, after)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -160,7 +160,7 @@ class Broker:
         """Return the run's current preview."""
         return self._live.get(run)
 
-    async def follow(self, conversation: ConversationId, after: int) -> AsyncIterator[StreamItem]:
+    async def follow(self, conversation: ConversationId, after: int) -> AsyncGenerator[StreamItem, None]:
         """Yield everything after durable event number `after`, for ever.
 
         Nothing is missed or told twice. A commit is told after all of its preview, so a
