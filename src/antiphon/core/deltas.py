@@ -6,9 +6,10 @@ handle; the assembler drops what it has seen and refuses what leaves a gap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TypeAlias
+
+import msgspec
 
 
 class Channel(StrEnum):
@@ -31,15 +32,17 @@ class Meaning(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class _Delta(msgspec.Struct, frozen=True):
+    """Base of all deltas. A struct, since one is made for every token of every answer."""
+
+
+class Opened(_Delta, frozen=True):
     """The provider named the response: its handle."""
 
     handle: str
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(_Delta, frozen=True):
     """A piece of readable text of block `block`."""
 
     block: int
@@ -48,17 +51,20 @@ class TextDelta:
     seq: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CallOpened:
-    """A tool call began. The id may be missing: then it stays uncommittable or is given one."""
+class CallOpened(_Delta, frozen=True):
+    """A tool call began.
+
+    A call that the provider gave no id is given one when it is committed. `needs_stop` says
+    that the dialect closes each block by itself: without `BlockStopped` the call is half.
+    """
 
     block: int
     call_id: str | None
     name: str | None
+    needs_stop: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ArgumentsDelta:
+class ArgumentsDelta(_Delta, frozen=True):
     """A piece of a call's argument text. Private until the block has stopped and parses."""
 
     block: int
@@ -66,15 +72,13 @@ class ArgumentsDelta:
     seq: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BlockStopped:
+class BlockStopped(_Delta, frozen=True):
     """The provider closed a block by itself."""
 
     block: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Usage:
+class Usage(_Delta, frozen=True, kw_only=True):
     """Tokens as the provider counted them; `reasoning` is inside `output`."""
 
     input: int | None = None
@@ -85,35 +89,36 @@ class Usage:
     reasoning: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(_Delta, frozen=True):
     """The provider said that it has finished, in its own `word`."""
 
     word: str
     meaning: Meaning
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The provider reported an error inside the stream, or sent what cannot be read."""
+class Failed(_Delta, frozen=True):
+    """The provider reported an error inside the stream, or sent what cannot be read.
+
+    `definite` is False where only our reading failed: then the provider has not said no, and
+    may still be at work.
+    """
 
     code: str
     message: str
     retryable: bool = False
+    definite: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
+class Note(_Delta, frozen=True):
     """A deviation that was tolerated, worth a line in the diagnostics."""
 
     word: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ended:
+class Ended(_Delta, frozen=True):
     """The provider's own end marker (`[DONE]`) passed."""
 
-    extra: dict[str, str] = field(default_factory=dict)
+    extra: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 Delta: TypeAlias = (

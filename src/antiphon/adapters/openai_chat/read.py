@@ -1,0 +1,445 @@
+"""Reads answers of OpenAI Chat Completions, streamed or whole: events in, deltas out.
+
+Many servers speak this dialect and few speak it exactly. What can be understood without
+guessing is taken, with a note: calls without an index, an id on every fragment, whole calls
+in one chunk, the id `null`, names in pieces, arguments as an object, reasoning under either
+of its names, the legacy `function_call`. What cannot be understood ends the reading.
+
+Only choice 0 is read. The dialect numbers nothing, so its deltas carry no sequence numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from antiphon.adapters.openai_chat.errors import stream_failure
+from antiphon.core.deltas import (
+    ArgumentsDelta,
+    CallOpened,
+    Channel,
+    Delta,
+    Ended,
+    Failed,
+    Finished,
+    Meaning,
+    Note,
+    Opened,
+    TextDelta,
+    Usage,
+)
+from antiphon.core.wire.body import EVENT_STREAM, Body
+from antiphon.core.wire.events import Broken, Event, Framed, Whole
+from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
+
+# A message of this dialect has one text per channel and then its calls, so a block's number
+# says what it is, however the fragments interleave.
+REASONING_BLOCK: Final = 0
+TEXT_BLOCK: Final = 1
+REFUSAL_BLOCK: Final = 2
+FIRST_CALL_BLOCK: Final = 3
+
+FINISH: Final[Mapping[str, Meaning]] = {
+    "stop": Meaning.COMPLETE,
+    "eos": Meaning.COMPLETE,  # Together
+    "tool_calls": Meaning.NEEDS_TOOL,
+    "function_call": Meaning.NEEDS_TOOL,
+    "length": Meaning.TRUNCATED,
+    "model_length": Meaning.TRUNCATED,  # Mistral
+    "content_filter": Meaning.FILTERED,
+    "refusal": Meaning.FILTERED,  # gateways in front of Anthropic
+    "error": Meaning.ERROR,  # Mistral, OpenRouter
+    "insufficient_system_resource": Meaning.ERROR,  # DeepSeek
+}
+
+DONE: Final = b"[DONE]"
+SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _CallPart(msgspec.Struct):
+    index: int | None = None
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Part(msgspec.Struct):
+    type: str = ""
+    text: str | None = None
+    refusal: str | None = None
+    thinking: list[_Part] | str | None = None
+
+
+class _Said(msgspec.Struct):
+    content: str | list[_Part] | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[_CallPart] | None = None
+    function_call: _Function | None = None
+
+
+class _Choice(msgspec.Struct):
+    index: int = 0
+    delta: _Said | None = None
+    message: _Said | None = None
+    finish_reason: str | None = None
+
+
+class _Chunk(msgspec.Struct):
+    """A chunk of a stream, or the one object of a whole answer."""
+
+    id: str | None = None
+    object: str | None = None
+    choices: list[_Choice] | None = None
+    usage: Any = None
+    x_groq: Any = None
+    error: Any = None
+    message: Any = None
+    type: Any = None
+    code: Any = None
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class _Tokens(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Details | None = None
+    prompt_cache_hit_tokens: int | None = None  # DeepSeek
+
+
+@dataclass(slots=True)
+class _Call:
+    block: int
+    id: str | None
+    name: str
+    told: bool = False  # whether its opening has been passed on
+
+
+_decode = msgspec.json.Decoder(_Chunk).decode
+
+
+class Reader:
+    """Reads one answer. Feed it the body as it comes, then say `end`."""
+
+    def __init__(self, content_type: str = EVENT_STREAM, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._body = Body(content_type, limits)
+        self._handle: str | None = None
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, _Call] = {}
+        self._by_id: dict[str, _Call] = {}
+        self._said_anything = False
+        self._closed = False
+
+    def feed(self, data: bytes) -> list[Delta]:
+        """Return what these bytes say. Where they were cut makes no difference."""
+        return [] if self._closed else self._read(self._body.feed(data))
+
+    def end(self) -> list[Delta]:
+        """Return what the end of the body says."""
+        if self._closed:
+            return []
+        deltas = self._read(self._body.end())
+        if not self._closed:
+            self._tell_openings(deltas)
+        self._closed = True
+        return deltas
+
+    def _read(self, framed: list[Framed]) -> list[Delta]:
+        deltas: list[Delta] = []
+        for item in framed:
+            match item:
+                case Event():
+                    self._event(item, deltas)
+                case Whole(data):
+                    self._whole(data, deltas)
+                case Broken(code, message):
+                    self._fail(deltas, code, message)
+                case _:
+                    assert_never(item)
+            if self._closed:
+                break
+        return deltas
+
+    def _event(self, event: Event, deltas: list[Delta]) -> None:
+        data = event.data
+        if data == DONE or not data or data.isspace():
+            # Some servers keep the line alive with empty data.
+            if data == DONE:
+                self._tell_openings(deltas)
+                deltas.append(Ended())
+                self._closed = True
+            return
+        if event.name == "error":
+            self._error_event(event, deltas)
+            return
+        try:
+            chunk = _chunk(data)
+        except ValueError as error:
+            # Half an event at the end of the body is a cut, and the missing finish will say so.
+            if not event.unterminated:
+                self._fail(deltas, "malformed_event", f"An event cannot be read: {error}")
+            return
+        if event.unterminated:
+            deltas.append(Note("unterminated_event"))
+        self._take(chunk, deltas)
+
+    def _error_event(self, event: Event, deltas: list[Delta]) -> None:
+        try:
+            value = msgspec.json.decode(event.data)
+        except ValueError:
+            if event.unterminated:
+                return
+            value = event.data.decode()
+        error = value.get("error", value) if isinstance(value, dict) else value
+        deltas.append(stream_failure(error))
+        self._closed = True
+
+    def _whole(self, data: bytes, deltas: list[Delta]) -> None:
+        try:
+            chunk = _chunk(data)
+        except ValueError as error:
+            # The body of a whole answer that was cut is the beginning of a JSON text.
+            cut = "truncated" in str(error)
+            code = "stream_incomplete" if cut else "malformed_event"
+            self._fail(deltas, code, f"The answer cannot be read: {error}")
+            return
+        self._take(chunk, deltas)
+        if self._closed:
+            return
+        if not chunk.choices:
+            self._fail(deltas, "malformed_event", "The answer holds no choices.")
+            return
+        deltas.append(Ended())
+
+    def _take(self, chunk: _Chunk, deltas: list[Delta]) -> None:
+        if chunk.id != self._handle and chunk.id:
+            if self._handle is None:
+                self._handle = chunk.id
+                deltas.append(Opened(chunk.id))
+            else:
+                deltas.append(Note("handle_changed"))
+        for choice in chunk.choices or ():
+            if choice.index == 0:
+                self._choice(choice, deltas)
+            else:
+                deltas.append(Note("further_choice"))
+        if chunk.usage is not None:
+            self._usage(chunk.usage, deltas)
+        error = chunk.error
+        if chunk.x_groq is not None:
+            self._usage(_member(chunk.x_groq, "usage"), deltas)
+            error = error or _member(chunk.x_groq, "error")
+        if chunk.object == "error":  # Mistral, older vLLM: the whole object is the error
+            error = {"message": chunk.message, "type": chunk.type, "code": chunk.code}
+        if error:
+            deltas.append(stream_failure(error))
+            self._closed = True
+
+    def _choice(self, choice: _Choice, deltas: list[Delta]) -> None:
+        if choice.delta is not None:
+            self._said(choice.delta, deltas)
+        elif choice.message is not None:
+            # Servers that close a stream with the whole message have said it all before.
+            if self._said_anything:
+                deltas.append(Note("repeated_message"))
+            else:
+                for index, part in enumerate(choice.message.tool_calls or ()):
+                    part.index = index
+                self._said(choice.message, deltas)
+        if choice.finish_reason:
+            self._tell_openings(deltas)
+            word = choice.finish_reason
+            deltas.append(Finished(word, FINISH.get(word, Meaning.UNKNOWN)))
+
+    def _said(self, said: _Said, deltas: list[Delta]) -> None:
+        reasoning = said.reasoning_content or said.reasoning
+        if reasoning:
+            self._said_anything = True
+            deltas.append(TextDelta(REASONING_BLOCK, Channel.REASONING, reasoning))
+        content = said.content
+        if content:
+            self._said_anything = True
+            if type(content) is str:
+                deltas.append(TextDelta(TEXT_BLOCK, Channel.TEXT, content))
+            else:
+                self._parts(content, deltas)
+        if said.refusal:
+            self._said_anything = True
+            deltas.append(TextDelta(REFUSAL_BLOCK, Channel.REFUSAL, said.refusal))
+        if said.tool_calls:
+            self._said_anything = True
+            for part in said.tool_calls:
+                self._call_part(part, deltas)
+        if said.function_call is not None:
+            self._said_anything = True
+            deltas.append(Note("legacy_function_call"))
+            self._call_part(_CallPart(0, None, said.function_call), deltas)
+
+    def _parts(self, parts: str | list[_Part], deltas: list[Delta]) -> None:
+        """Read content that came as a list of typed parts, as Mistral sends its thinking."""
+        for part in parts:
+            assert isinstance(part, _Part)
+            thinking = part.thinking
+            if isinstance(thinking, str):
+                deltas.append(TextDelta(REASONING_BLOCK, Channel.REASONING, thinking))
+            elif thinking is not None:
+                deltas.extend(
+                    TextDelta(REASONING_BLOCK, Channel.REASONING, thought.text)
+                    for thought in thinking
+                    if thought.text
+                )
+            elif part.refusal:
+                deltas.append(TextDelta(REFUSAL_BLOCK, Channel.REFUSAL, part.refusal))
+            elif part.text:
+                deltas.append(TextDelta(TEXT_BLOCK, Channel.TEXT, part.text))
+            elif part.type not in ("text", "refusal"):
+                deltas.append(Note(f"skipped_part:{part.type[:32]}"))
+
+    # Tool calls.
+
+    def _call_part(self, part: _CallPart, deltas: list[Delta]) -> None:
+        function = part.function or _Function()
+        arguments = function.arguments
+        if isinstance(arguments, dict):
+            deltas.append(Note("arguments_object"))
+            arguments = msgspec.json.encode(arguments).decode()
+        call_id = None if part.id == "null" else part.id or None
+        call = self._call_of(part.index, call_id, function.name or "", deltas)
+        if call is None:
+            if arguments:
+                # To a block that was never opened: the assembler knows what that means.
+                deltas.append(ArgumentsDelta(FIRST_CALL_BLOCK + len(self._calls), arguments))
+            return
+        if arguments:
+            if not call.told:
+                self._tell(call, deltas)
+            deltas.append(ArgumentsDelta(call.block, arguments))
+
+    def _call_of(
+        self, index: int | None, call_id: str | None, name: str, deltas: list[Delta]
+    ) -> _Call | None:
+        """Return the call that a fragment belongs to; None where it opens none and continues none."""
+        known = None if call_id is None else self._by_id.get(call_id)
+        if index is None:
+            deltas.append(Note("missing_index"))
+            if call_id is None and not name:
+                known = self._calls[-1] if self._calls else None
+        else:
+            at_index = self._by_index.get(index)
+            if at_index is not None and known is None:
+                if self._opens_another(at_index, call_id, name):
+                    deltas.append(Note("index_reused"))
+                else:
+                    known = at_index
+            elif at_index is None and known is not None:
+                known = None  # the same id at another index: a second call, for better or worse
+        if known is None and (call_id is not None or name):
+            known = _Call(FIRST_CALL_BLOCK + len(self._calls), call_id, "")
+            self._calls.append(known)
+            if call_id is not None:
+                self._by_id.setdefault(call_id, known)
+        if known is not None:
+            if index is not None:
+                self._by_index[index] = known
+            self._identify(known, call_id, name, deltas)
+        return known
+
+    def _opens_another(self, call: _Call, call_id: str | None, name: str) -> bool:
+        """Say whether a fragment at a call's index begins a new call all the same.
+
+        Some servers send every call at index 0, and some a new id with every fragment: a new
+        id with a name is a new call, a new id alone is not.
+        """
+        if not name:
+            return False
+        if call_id is not None and call.id is not None:
+            return call_id != call.id
+        return call.told and name != call.name
+
+    def _identify(self, call: _Call, call_id: str | None, name: str, deltas: list[Delta]) -> None:
+        if call_id is not None and call_id != call.id:
+            if call.id is None and not call.told:
+                call.id = call_id
+                self._by_id.setdefault(call_id, call)
+            else:
+                deltas.append(Note("changed_call_id"))
+        if not name or name == call.name:
+            return
+        if call.told:
+            self._fail(deltas, "malformed_function_call", "A call changed the name of its tool.")
+            return
+        if call.name:
+            deltas.append(Note("split_name"))
+        call.name += name
+
+    def _tell(self, call: _Call, deltas: list[Delta]) -> None:
+        call.told = True
+        deltas.append(CallOpened(call.block, call.id, call.name or None))
+
+    def _tell_openings(self, deltas: list[Delta]) -> None:
+        for call in self._calls:
+            if not call.told:
+                self._tell(call, deltas)
+
+    def _usage(self, value: object, deltas: list[Delta]) -> None:
+        if value is None:
+            return
+        try:
+            tokens = msgspec.convert(value, _Tokens, strict=False)
+        except msgspec.ValidationError:
+            deltas.append(Note("unreadable_usage"))
+            return
+        prompt = tokens.prompt_tokens_details or _Details()
+        cached = prompt.cached_tokens
+        deltas.append(
+            Usage(
+                input=tokens.prompt_tokens,
+                output=tokens.completion_tokens,
+                total=tokens.total_tokens,
+                cached=tokens.prompt_cache_hit_tokens if cached is None else cached,
+                cache_write=prompt.cache_write_tokens,
+                reasoning=(tokens.completion_tokens_details or _Details()).reasoning_tokens,
+            )
+        )
+
+    def _fail(self, deltas: list[Delta], code: str, message: str) -> None:
+        deltas.append(Failed(code, message, retryable=code != "event_too_large", definite=False))
+        self._closed = True
+
+
+def _member(value: object, name: str) -> object:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _chunk(data: bytes) -> _Chunk:
+    """Return one chunk.
+
+    Raises:
+        ValueError: It is no chunk: not JSON, or with a field of the wrong type.
+    """
+    try:
+        return _decode(data)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    except ValueError:
+        if SURROGATE.search(data) is None:
+            raise
+    # Half a character, escaped: legal in JSON, and joined again by the assembler.
+    return msgspec.convert(json.loads(data), _Chunk)

@@ -1,0 +1,114 @@
+"""Tool schemas: compiled once, asked about every call's arguments.
+
+The library behind it is loaded at the first question, since most processes that import the
+core never ask one. References are never fetched: a schema that points outside itself is a
+schema that fits nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from antiphon.core.digests import NO_KEY, canonical_json, digest, parse_exact
+from antiphon.core.ids import Digest
+from antiphon.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from jsonschema.protocols import Validator
+
+    _Json: TypeAlias = dict[str, "_Json"] | list["_Json"] | str | float | bool | None
+
+MAX_PROBLEM_CHARACTERS: Final = 500
+
+
+class SchemaCheck:
+    """The argument schema of one tool.
+
+    Attributes:
+        digest: Digest of the schema's meaning; the spelling of its JSON does not count.
+    """
+
+    __slots__ = ("_document", "_validator", "digest")
+
+    def __init__(self, document: Mapping[str, Any] | bool, schema_digest: Digest) -> None:
+        self.digest = schema_digest
+        self._document = document
+        self._validator: Validator | None = None
+
+    def problem(self, arguments: str) -> str | None:
+        """Return one sentence on why `arguments` do not fit, or None where they do.
+
+        A schema that cannot be used at all fits nothing, and the sentence says so: running a
+        tool on arguments that nobody could check is the worse mistake.
+        """
+        try:
+            return self._violation(json.loads(arguments))
+        except ValueError as error:
+            return f"not JSON: {error}"
+        except RecursionError:
+            return "nested too deep"
+
+    def _violation(self, value: _Json) -> str | None:
+        from jsonschema.exceptions import SchemaError, best_match
+        from referencing.exceptions import Unresolvable
+
+        try:
+            if self._validator is None:
+                self._validator = _validator(self._document)
+            error = best_match(self._validator.iter_errors(value))
+        except SchemaError as broken:
+            return _short(f"the tool's own schema is not valid: {broken.message}")
+        except Unresolvable as dangling:
+            return _short(f"the tool's own schema refers to nothing: {dangling}")
+        if error is None:
+            return None
+        where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.path)
+        return _short(f"{where.lstrip('.')}: {error.message}" if where else error.message)
+
+
+def compile_schema(
+    parameters: bytes | str | msgspec.Raw | Mapping[str, Any], key: bytes = NO_KEY
+) -> SchemaCheck:
+    """Return the check for a tool's `parameters`, a JSON Schema as JSON text or as a value.
+
+    Raises:
+        InvalidInput: It is not JSON, or neither an object nor a boolean.
+    """
+    if isinstance(parameters, Mapping):
+        document: object = parameters
+        meaning = canonical_json(dict(parameters))
+    else:
+        text = parameters if isinstance(parameters, str) else bytes(parameters).decode()
+        meaning = canonical_json(parse_exact(text))
+        document = json.loads(text)
+    if not isinstance(document, Mapping | bool):
+        raise InvalidInput("A tool's schema is a JSON object.", code="schema_unsupported")
+    return SchemaCheck(document, digest(key, "schema", meaning.encode()))
+
+
+def _validator(document: Mapping[str, Any] | bool) -> Validator:
+    """Return the compiled schema.
+
+    Raises:
+        SchemaError: It breaks the rules of its own draft; 2020-12 where it names none.
+    """
+    from jsonschema.validators import Draft202012Validator, validator_for
+    from referencing import Registry
+
+    kind = validator_for(document, default=Draft202012Validator)
+    kind.check_schema(document)  # type: ignore[arg-type]  # a boolean is a schema too, and so is any mapping
+    # An empty registry: the library's default one would fetch what a `$ref` names.
+    compiled: Validator = kind(document, registry=Registry())
+    return compiled
+
+
+def _short(sentence: str) -> str:
+    if len(sentence) <= MAX_PROBLEM_CHARACTERS:
+        return sentence
+    return f"{sentence[:MAX_PROBLEM_CHARACTERS]}…"
