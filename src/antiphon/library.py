@@ -23,16 +23,17 @@ from pathlib import Path
 from typing import TypeAlias
 
 from antiphon.core import events
-from antiphon.core.blocks import Block, Message
+from antiphon.core.blocks import Block, Message, Text
 from antiphon.core.commands import StartKey
+from antiphon.core.deltas import Channel
 from antiphon.core.events import Preview
-from antiphon.core.ids import ConversationId, MessageId, RunId
+from antiphon.core.ids import LOCAL_TENANT, ConversationId, MessageId, RunId
 from antiphon.core.records import Call, CallState, Conversation, Run, RunStatus
 from antiphon.core.tree import line as visible
 from antiphon.core.tree import siblings
 from antiphon.engine.assembly import open_world
 from antiphon.engine.engine import Ask, Engine, Output
-from antiphon.engine.explain import Explanation, explain, exact_request
+from antiphon.engine.explain import Explanation, exact_request, explain
 from antiphon.engine.live import CaughtUp, Durable
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function
@@ -112,31 +113,27 @@ class RunHandle:
     async def events(self) -> AsyncIterator[RunEvent]:
         """Yield what happens in this run, from its start to its end.
 
-        Ends after `Ended`, and after `CallsWaiting` too: nothing follows until the results
-        are brought. Iterating again tells it all from the start.
+        All text of an answer comes as previews before its `Committed`, whenever one begins to
+        iterate. Ends after `Ended`, and after `CallsWaiting` if the run still waits: nothing
+        follows until the results are brought. Iterating again tells it all from the start.
         """
-        store = self._engine.world.store
-        waiting = False
+        shown = 0  # the newest generation of which a preview was told
         stream = self._engine.follow(self.conversation, self._since)
         try:
             async for item in stream:
                 if isinstance(item, Preview):
                     if item.run == self.id:
+                        shown = item.generation
                         yield item
                     continue
                 if isinstance(item, CaughtUp):
-                    if waiting:
-                        return
                     continue
                 event = await self._typed(item)
                 if event is None:
                     continue
-                waiting = isinstance(event, CallsWaiting)
-                if waiting:
-                    row = await store.run(self.conversation, self.id)
-                    if row.status is not RunStatus.WAITING:
-                        waiting = False
-                        continue
+                if isinstance(event, Committed) and event.generation != shown:
+                    for piece in _whole(event):
+                        yield piece
                 yield event
                 if isinstance(event, CallsWaiting | Ended):
                     return
@@ -149,9 +146,7 @@ class RunHandle:
             return None
         match event:
             case events.Withdrawn():
-                return Withdrawn(
-                    run=self.id, generation=event.generation, reason=event.reason
-                )
+                return Withdrawn(run=self.id, generation=event.generation, reason=event.reason)
             case events.Committed():
                 message = await store.message(self.conversation, event.message)
                 return Committed(
@@ -171,11 +166,11 @@ class RunHandle:
                 return Unknown(run=self.id, code=event.code)
             case events.RunChanged(status=RunStatus.WAITING):
                 row = await self.row()
+                if row.status is not RunStatus.WAITING:
+                    return None  # answered since
                 calls = await store.calls(self.conversation, self.id, row.leaf)
                 return CallsWaiting(run=self.id, calls=tuple(calls))
-            case events.RunChanged(
-                status=RunStatus.SUCCESS | RunStatus.ERROR | RunStatus.CANCELED
-            ):
+            case events.RunChanged(status=RunStatus.SUCCESS | RunStatus.ERROR | RunStatus.CANCELED):
                 return Ended(run=self.id, status=event.status, code=event.code)
             case _:
                 return None
@@ -296,7 +291,7 @@ class Chat:
         return await self._engine.world.store.tree(self.id)
 
     async def siblings(self, message: MessageId) -> tuple[MessageId, ...]:
-        """Return the alternatives to a message, itself included: `‹ 2/3 ›`."""
+        """Return the alternatives to a message, itself included, in their order."""
         of = await self._engine.world.store.message(self.id, message)
         children = await self._engine.world.store.children(self.id, of.parent)
         return siblings(of, children)
@@ -342,14 +337,12 @@ class Antiphon:
 
     async def latest(self, *, ask: Ask | None = None) -> Chat | None:
         """Return the conversation that changed last, if there is any."""
-        from antiphon.core.ids import LOCAL_TENANT
-
         rows = await self.engine.world.store.conversations(LOCAL_TENANT, limit=1)
         return Chat(self.engine, rows[0].id, ask or Ask()) if rows else None
 
 
 @asynccontextmanager
-async def open(  # noqa: A001 - `antiphon.open` reads as what it does
+async def open(
     db: str | Path | None = None,
     *,
     settings: Settings | None = None,
@@ -373,6 +366,22 @@ async def open(  # noqa: A001 - `antiphon.open` reads as what it does
             yield Antiphon(engine)
         finally:
             await engine.close()
+
+
+def _whole(event: Committed) -> list[Preview]:
+    """Return the text of an answer that was committed before anybody looked at its preview."""
+    return [
+        Preview(
+            run=event.run,
+            generation=event.generation,
+            block=number,
+            channel=Channel.TEXT,
+            offset=0,
+            text=block.text,
+        )
+        for number, block in enumerate(event.message.blocks)
+        if isinstance(block, Text)
+    ]
 
 
 def run_error(run: RunId, status: RunStatus, code: str | None) -> AntiphonError:

@@ -50,6 +50,7 @@ from antiphon.core.manifest import (
 from antiphon.core.records import Attempt, Conversation, Run, Runner, RunStatus
 from antiphon.core.schemas import SchemaCheck, compile_schema
 from antiphon.core.tree import line as visible
+from antiphon.engine.control import Control
 from antiphon.engine.exchange import (
     Answered,
     Broken,
@@ -93,22 +94,6 @@ class _Accepted:
     answer: MessageId
 
 
-@dataclass(slots=True)
-class Control:
-    """How the rest of the engine reaches a dispatch under way."""
-
-    canceled: bool = False
-    exchange: Exchange | None = None
-    grace_s: float = 0.0
-
-    def cancel(self, grace_s: float) -> None:
-        """The run was canceled in the store: stop reading soon."""
-        self.canceled = True
-        self.grace_s = grace_s
-        if self.exchange is not None:
-            self.exchange.watchdog.cancel(grace_s)
-
-
 class Dispatcher:
     """Makes one model call of a run after the other. One instance serves all conversations."""
 
@@ -147,15 +132,11 @@ class Dispatcher:
         # Declarations stay: some providers refuse tool history without them.
         policy = msgspec.structs.replace(target.policy, tool_choice="none")
         digest, stored = stored_digest(target.key, policy)
-        return replace(
-            target, policy=policy, policy_digest=digest, new_content=((digest, stored),)
-        )
+        return replace(target, policy=policy, policy_digest=digest, new_content=((digest, stored),))
 
     async def target_of(self, manifest: Manifest, conversation: Conversation) -> Target:
         """Return what a manifest was made for."""
-        return await self._target(
-            conversation, manifest.policy_digest, manifest.toolset_digest
-        )
+        return await self._target(conversation, manifest.policy_digest, manifest.toolset_digest)
 
     async def _target(
         self, conversation: Conversation, policy_digest: Digest, toolset_digest: Digest
@@ -330,20 +311,16 @@ class Dispatcher:
             ),
             idle_s=world.settings.idle_timeout_s,
         )
-        control.exchange = exchange
-        if control.canceled:
-            exchange.watchdog.cancel(control.grace_s)
         secret = world.settings.models.get(run.options.model).api_key
         api_key = secret.reveal() if secret else None
         try:
-            return await exchange.run(accepted.request, api_key=api_key), live
+            with control.over(exchange):
+                return await exchange.run(accepted.request, api_key=api_key), live
         except BaseException:
             # This task is being ended, or has a bug. The connection is closed by now; that
             # nobody knows the outcome must be recorded before anything else happens.
             world.store.submit(self._lost(accepted, run, "interrupted", shown=live.shown))
             raise
-        finally:
-            control.exchange = None
 
     def _lost(self, accepted: _Accepted, run: Run, code: str, *, shown: bool) -> Lose:
         return Lose(
@@ -576,7 +553,7 @@ class Dispatcher:
     ) -> _Accepted | None:
         """Open the next attempt of the same manifest, with the same bytes."""
         world, operation = self._world, accepted.attempt.operation
-        await world.clock.sleep(again.wait_ms / 1000)
+        await control.pause(again.wait_ms / 1000)
         if control.canceled:
             return None
         done = await world.store.do_all(

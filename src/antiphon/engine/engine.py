@@ -91,6 +91,7 @@ class Engine:
         self._workers: dict[ConversationId, Worker] = {}
         self._tasks: dict[ConversationId, asyncio.Task[None]] = {}
         self._again: set[ConversationId] = set()
+        self._strays: set[asyncio.Task[None]] = set()
         self._closing = False
         self.failures: list[BaseException] = []
 
@@ -102,7 +103,7 @@ class Engine:
     async def close(self) -> None:
         """Stop working. What is in flight is recorded as UNKNOWN; the next start settles it."""
         self._closing = True
-        tasks = list(self._tasks.values())
+        tasks = [*self._tasks.values(), *self._strays]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -121,7 +122,9 @@ class Engine:
         task.add_done_callback(lambda done: self._done(conversation, done))
 
     async def _work(self, conversation: ConversationId) -> None:
-        worker = self._workers[conversation] = Worker(self.world, self._dispatcher, conversation)
+        worker = self._workers[conversation] = Worker(
+            self.world, self._dispatcher, conversation, self._strays
+        )
         while True:
             self._again.discard(conversation)
             await worker.work()
@@ -454,11 +457,15 @@ class Engine:
                 results_id=MessageId(self.world.new_id("msg_")),
             )
         )
-        worker = self._workers.get(conversation)
-        if worker is not None and run in worker.controls:
-            worker.controls[run].cancel(self.world.settings.cancel_grace_s)
-        self.kick(conversation)
+        self._tell_canceled(conversation, run)
         return row
+
+    def _tell_canceled(self, conversation: ConversationId, *runs: RunId) -> None:
+        worker = self._workers.get(conversation)
+        if worker is not None:
+            for run in runs:
+                worker.cancel(run)
+        self.kick(conversation)
 
     # The tree.
 
@@ -498,11 +505,7 @@ class Engine:
             )
         )
         self.world.lines.forget(conversation)
-        worker = self._workers.get(conversation)
-        for run_id in below:
-            if worker is not None and run_id in worker.controls:
-                worker.controls[run_id].cancel(self.world.settings.cancel_grace_s)
-        self.kick(conversation)
+        self._tell_canceled(conversation, *below)
         return row
 
     async def keep(self, conversation: ConversationId, message: MessageId) -> Conversation:
@@ -516,7 +519,9 @@ class Engine:
             )
         )
 
-    def follow(self, conversation: ConversationId, after: int = 0) -> AsyncGenerator[StreamItem, None]:
+    def follow(
+        self, conversation: ConversationId, after: int = 0
+    ) -> AsyncGenerator[StreamItem, None]:
         """Yield durable events after number `after`, previews, and what comes, for ever."""
         return self.world.broker.follow(conversation, after)
 

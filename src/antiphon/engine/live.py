@@ -160,7 +160,9 @@ class Broker:
         """Return the run's current preview."""
         return self._live.get(run)
 
-    async def follow(self, conversation: ConversationId, after: int) -> AsyncGenerator[StreamItem, None]:
+    async def follow(
+        self, conversation: ConversationId, after: int
+    ) -> AsyncGenerator[StreamItem, None]:
         """Yield everything after durable event number `after`, for ever.
 
         Nothing is missed or told twice. A commit is told after all of its preview, so a

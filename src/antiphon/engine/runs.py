@@ -7,6 +7,7 @@ stands there and the loop what comes next, so it can be killed anywhere and begu
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final, assert_never
 
 from antiphon.core import loop
@@ -36,7 +37,8 @@ from antiphon.core.records import (
 )
 from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
-from antiphon.engine.dispatcher import Control, Dispatcher
+from antiphon.engine.control import Control
+from antiphon.engine.dispatcher import Dispatcher
 from antiphon.engine.tools import execute
 from antiphon.engine.world import World
 
@@ -44,28 +46,67 @@ NEAR_HEAD: Final = 64
 """How much of a line is read to find its last closed point; the whole line if it is not there."""
 
 
+class _Moved(Exception):
+    """A run could not be placed as decided, since the conversation has changed."""
+
+
 class Worker:
     """Works through one conversation's runs, one at a time."""
 
-    def __init__(self, world: World, dispatcher: Dispatcher, conversation: ConversationId) -> None:
+    def __init__(
+        self,
+        world: World,
+        dispatcher: Dispatcher,
+        conversation: ConversationId,
+        strays: set[asyncio.Task[None]],
+    ) -> None:
         self._world = world
         self._dispatcher = dispatcher
         self._conversation = conversation
-        self.controls: dict[RunId, Control] = {}
+        self._strays = strays
+        self._controls: dict[RunId, Control] = {}
 
     async def work(self) -> None:
-        """Drive runs until there is none that could go on now."""
+        """Drive runs until there is none that could go on now.
+
+        A canceled run holds up nobody: what it still has under way goes on beside the next.
+        """
         while (run := await self._next()) is not None:
-            control = self.controls[run.id] = Control()
+            control = self._controls[run.id] = Control(self._world.clock)
+            task = asyncio.create_task(self._drive(run, control), name=f"run {run.id}")
             try:
-                await self._drive(run, control)
-            finally:
-                self.controls.pop(run.id, None)
-                self._world.broker.drop(run.id)
+                done = await control.until(task)
+            except asyncio.CancelledError:
+                task.cancel()
+                await asyncio.wait({task})
+                raise
+            if done:
+                self._let_go(run.id)
+                task.result()
+            else:
+                self._strays.add(task)
+                task.add_done_callback(self._strays.discard)
+                task.add_done_callback(partial(self._let_go, run.id))
+
+    def cancel(self, run: RunId) -> None:
+        """Tell a run under way that it was canceled in the store."""
+        if run in self._controls:
+            self._controls[run].cancel(self._world.settings.cancel_grace_s)
+
+    def _let_go(self, run: RunId, _: object = None) -> None:
+        self._controls.pop(run, None)
+        self._world.broker.drop(run)
 
     # Which run is next.
 
     async def _next(self) -> Run | None:
+        while True:
+            try:
+                return await self._look()
+            except _Moved:
+                continue  # the world moved between looking and placing: look again
+
+    async def _look(self) -> Run | None:
         store = self._world.store
         conversation = await store.conversation(self._conversation)
         runs = await store.runs(self._conversation, OPEN_RUN)
@@ -126,7 +167,9 @@ class Worker:
                         fence=self._world.fence,
                     )
                 )
-                return None if isinstance(placed, Denied) else placed
+                if isinstance(placed, Denied):
+                    raise _Moved
+                return placed
             case StayQueued():
                 return None
             case CannotPlace(code):

@@ -9,7 +9,7 @@ from typing import assert_never
 
 from antiphon.adapters import registry
 from antiphon.core import recovery
-from antiphon.core.commands import ClaimRun, End, EndRun, Lose, LoseCall
+from antiphon.core.commands import ClaimRun, End, EndRun, Lose, LoseCall, Retry
 from antiphon.core.dispatch import IN_FLIGHT, Denied, State
 from antiphon.core.ids import ConversationId
 from antiphon.core.records import Attempt, CallState, Run, RunStatus
@@ -87,16 +87,25 @@ async def _ended(world: World, attempt: Attempt, proof: str) -> None:
     resend = recovery.may_resend(
         world.settings.resend_after_unknown, witness, resent=attempt.number - 1
     )
-    if not resend:
+    if resend:
         await world.store.do(
-            EndRun(
+            Retry(
                 conversation=attempt.conversation,
                 now_ms=world.clock.now_ms(),
-                run=attempt.run,
-                status=RunStatus.ERROR,
-                error_code="outcome_unknown",
+                operation=attempt.operation,
+                attempts_allowed=world.settings.retries + 1,
             )
         )
+        return
+    await world.store.do(
+        EndRun(
+            conversation=attempt.conversation,
+            now_ms=world.clock.now_ms(),
+            run=attempt.run,
+            status=RunStatus.ERROR,
+            error_code="outcome_unknown",
+        )
+    )
 
 
 async def _take_over(world: World, run: Run) -> None:
