@@ -1,0 +1,1 @@
+"""What each command does to the rows, by subject. `antiphon.core.commands` says what it promises."""

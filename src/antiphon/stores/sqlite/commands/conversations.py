@@ -1,0 +1,199 @@
+"""Conversations and what changes their tree without a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from antiphon.core.blocks import Message, Origin, Status, default_trust
+from antiphon.core.commands import (
+    AddMessages,
+    CreateConversation,
+    DeleteMessages,
+    KeepCanceled,
+    MoveHead,
+    PutContent,
+    Quarantine,
+    SetTitle,
+)
+from antiphon.core.dispatch import Denied
+from antiphon.core.events import DurableEvent, HeadMoved, Kept, MessagesAdded, MessagesDeleted
+from antiphon.core.ids import MessageId
+from antiphon.core.records import Conversation
+from antiphon.errors import NotFound, Refused
+from antiphon.stores.sqlite.commands.runs import cancel_run
+from antiphon.stores.sqlite.messages import insert_message, same_message
+from antiphon.stores.sqlite.places import place
+from antiphon.stores.sqlite.rows import ConversationRow, encode_json, pack
+from antiphon.stores.sqlite.transaction import Transaction
+
+
+def create(tx: Transaction, command: CreateConversation) -> Conversation | Denied:
+    """Create it with one active session, or answer with the one that is there."""
+    known = tx.one("SELECT tenant FROM conversation WHERE id = ?", (command.conversation,))
+    if known is not None:
+        if known[0] != command.tenant:
+            return Denied("conversation_id")
+        return tx.conversation_record(command.conversation)
+    tx.tenant_key(command.tenant)
+    tx.execute(
+        """INSERT INTO conversation (id, tenant, session, title, metadata, created_ms, updated_ms)
+        VALUES (?, ?, 0, ?, ?, ?, ?)""",
+        (
+            command.conversation,
+            command.tenant,
+            command.title,
+            encode_json(dict(command.metadata)) if command.metadata else None,
+            command.now_ms,
+            command.now_ms,
+        ),
+    )
+    row = tx.one("SELECT number FROM conversation WHERE id = ?", (command.conversation,))
+    assert row is not None
+    session = place(row[0], 1)
+    tx.execute(
+        "INSERT INTO session (place, id, active, created_ms) VALUES (?, ?, 1, ?)",
+        (session, command.session, command.now_ms),
+    )
+    tx.execute("UPDATE conversation SET session = ? WHERE number = ?", (session, row[0]))
+    return tx.conversation_record(command.conversation)
+
+
+def add_messages(tx: Transaction, command: AddMessages) -> Conversation | Denied:
+    """Insert what is new of the messages; one revision for all."""
+    c = tx.conversation(command.conversation)
+    if c.active_operation is not None:
+        return Denied("conversation_busy")
+    added: list[MessageId] = []
+    later = {message.id for message in command.messages}
+    for message in command.messages:
+        if message.parent is not None and message.parent in later:
+            raise Refused("A parent comes before its children.", code="cycle", at=message.id)
+        later.discard(message.id)
+        stored = tx.message(c, message.id)
+        if stored is None:
+            insert_message(tx, c, message)
+            added.append(message.id)
+        elif not same_message(tx, c, stored, message):
+            return Denied("message_id_conflict")
+    events: list[DurableEvent] = []
+    if added:
+        _advance(tx, c, command.now_ms)
+        events.append(MessagesAdded(messages=tuple(added)))
+    if command.head is not None:
+        events += _move_head(tx, c, command.head)
+    if events:
+        tx.tell(c, command.now_ms, *events)
+    return tx.conversation_record(command.conversation)
+
+
+def _advance(tx: Transaction, c: ConversationRow, now_ms: int) -> None:
+    tx.execute(
+        "UPDATE conversation SET revision = revision + 1, updated_ms = ? WHERE number = ?",
+        (now_ms, c.number),
+    )
+
+
+def _move_head(
+    tx: Transaction, c: ConversationRow, head: MessageId | None
+) -> Iterable[DurableEvent]:
+    if head == c.head:
+        return ()
+    if head is not None and tx.message_place(c.number, head) is None:
+        raise NotFound("There is no such message in this conversation.", at=head)
+    tx.execute("UPDATE conversation SET head = ? WHERE number = ?", (head, c.number))
+    return (HeadMoved(head=head),)
+
+
+def move_head(tx: Transaction, command: MoveHead) -> Conversation:
+    """Look at another line."""
+    c = tx.conversation(command.conversation)
+    events = _move_head(tx, c, command.head)
+    if events:
+        tx.tell(c, command.now_ms, *events)
+    return tx.conversation_record(command.conversation)
+
+
+def set_title(tx: Transaction, command: SetTitle) -> Conversation:
+    """Name the conversation."""
+    c = tx.conversation(command.conversation)
+    tx.execute(
+        "UPDATE conversation SET title = ?, updated_ms = ? WHERE number = ?",
+        (command.title, command.now_ms, c.number),
+    )
+    return tx.conversation_record(command.conversation)
+
+
+def delete_messages(tx: Transaction, command: DeleteMessages) -> Conversation | Denied:
+    """Mark messages as skipped; what works below them is canceled first."""
+    c = tx.conversation(command.conversation)
+    for run_id in command.cancel:
+        run = tx.run(command.conversation, run_id)
+        if run.open:
+            cancel_run(tx, c, run, command.reason, command.now_ms)
+            c = tx.conversation(command.conversation)
+    if c.active_operation is not None:
+        return Denied("conversation_busy")
+    deleted: list[MessageId] = []
+    for message in command.messages:
+        at = tx.message_place(c.number, message)
+        if at is None:
+            raise NotFound("There is no such message in this conversation.", at=message)
+        if tx.execute(
+            "INSERT INTO deletion (message, revision) VALUES (?, ?) ON CONFLICT DO NOTHING",
+            (at, c.revision + 1),
+        ):
+            deleted.append(message)
+    if deleted:
+        _advance(tx, c, command.now_ms)
+        tx.tell(c, command.now_ms, MessagesDeleted(messages=tuple(deleted)))
+    return tx.conversation_record(command.conversation)
+
+
+def keep_canceled(tx: Transaction, command: KeepCanceled) -> Conversation | Denied:
+    """Make a message of its own out of canceled text, because a person said so."""
+    c = tx.conversation(command.conversation)
+    source = tx.message(c, command.source)
+    if source is None:
+        raise NotFound("There is no such message in this conversation.", at=command.source)
+    if source.status is not Status.CANCELED:
+        return Denied("message_canceled")
+    kept = Message(
+        id=command.message,
+        conversation=c.id,
+        parent=source.parent,
+        role=source.role,
+        blocks=source.blocks,
+        origin=Origin.KEPT,
+        trust=default_trust(source.role, Origin.KEPT),
+        name=source.name,
+        session=source.session,
+        copied_from=source.id,
+        created_ms=command.now_ms,
+    )
+    stored = tx.message(c, command.message)
+    if stored is not None:
+        if same_message(tx, c, stored, kept):
+            return tx.conversation_record(command.conversation)
+        return Denied("message_id_conflict")
+    if c.active_operation is not None:
+        return Denied("conversation_busy")
+    insert_message(tx, c, kept)
+    _advance(tx, c, command.now_ms)
+    events = _move_head(tx, c, kept.id)
+    tx.tell(c, command.now_ms, Kept(message=kept.id, source=source.id), *events)
+    return tx.conversation_record(command.conversation)
+
+
+def put_content(tx: Transaction, command: PutContent) -> None:
+    """Store what is not stored yet."""
+    c = tx.conversation(command.conversation)
+    for digest, data in command.items:
+        tx.execute(
+            "INSERT INTO content (tenant, digest, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+            (c.tenant, pack(digest), data),
+        )
+
+
+def quarantine(tx: Transaction, command: Quarantine) -> None:
+    """Note what came late."""
+    tx.put_aside(command)

@@ -1,0 +1,61 @@
+"""The results of a step enter the tree as one message, once, in the calls' order."""
+
+from __future__ import annotations
+
+from antiphon.core.blocks import Message, Origin, Role, default_trust
+from antiphon.core.events import DurableEvent, HeadMoved, ResultsPlaced
+from antiphon.core.ids import MessageId
+from antiphon.core.ledger import result_of
+from antiphon.stores.sqlite.messages import insert_message
+from antiphon.stores.sqlite.rows import CallRow, ConversationRow, RunRow
+from antiphon.stores.sqlite.transaction import Transaction
+
+
+def calls_at_leaf(tx: Transaction, run: RunRow) -> list[CallRow]:
+    """Return the calls of the run's newest message: those whose results are not placed yet."""
+    return [call for call in tx.calls_of_run(run) if call.message == run.leaf]
+
+
+def insert_results(
+    tx: Transaction, c: ConversationRow, run: RunRow, results_id: MessageId, now_ms: int
+) -> list[DurableEvent]:
+    """Place the results of the run's newest message under it; revision + 1.
+
+    The head goes along where it stands at that message: the line that a person looks at is
+    closed by its results. Does nothing where there is nothing to place.
+    """
+    calls = calls_at_leaf(tx, run)
+    if not calls or run.leaf is None:
+        return []
+    insert_message(
+        tx,
+        c,
+        Message(
+            id=results_id,
+            conversation=c.id,
+            parent=run.leaf,
+            role=Role.TOOL,
+            blocks=tuple(result_of(call.record()) for call in calls),
+            origin=Origin.TOOL,
+            trust=default_trust(Role.TOOL, Origin.TOOL),
+            session=run.session_id,
+            run=run.id,
+            created_ms=now_ms,
+        ),
+    )
+    follows = c.head == run.head_left == run.leaf
+    tx.execute(
+        "UPDATE conversation SET revision = revision + 1, head = iif(?, ?, head), updated_ms = ? "
+        "WHERE number = ?",
+        (follows, results_id, now_ms, c.number),
+    )
+    tx.execute(
+        "UPDATE run SET leaf = ?, head_left = iif(?, ?, head_left) WHERE place = ?",
+        (results_id, follows, results_id, run.place),
+    )
+    events: list[DurableEvent] = [
+        ResultsPlaced(run=run.id, message=results_id, revision=c.revision + 1)
+    ]
+    if follows:
+        events.append(HeadMoved(head=results_id))
+    return events

@@ -1,0 +1,176 @@
+"""Connections to the file, and the one place where SQLite's errors become ours."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+from antiphon.errors import NotDurable, StoreError
+from antiphon.stores.sqlite.migrations import migrate, version
+
+OLDEST_SQLITE: Final = (3, 37, 0)
+"""STRICT tables; UPDATE FROM and RETURNING came before."""
+
+PAGE_BYTES: Final = 1024
+"""A commit writes whole pages. Our rows are small and scattered, so small pages write less."""
+
+CHECKPOINT_PAGES: Final = 4000
+"""How long the write-ahead log grows before it is copied into the file."""
+
+_WAL_RESET_FIXED: Final = ((3, 44, 6), (3, 50, 7), (3, 51, 3))
+
+
+def has_wal_reset_bug(sqlite: tuple[int, ...]) -> bool:
+    """Whether this SQLite may corrupt a WAL database that two connections checkpoint.
+
+    From 3.7.0 to 3.51.2, except where it was fixed in a 3.44 or 3.50 release. We are safe
+    from it as long as a single connection of a single process writes, which the lock file
+    sees to; a tool that writes to the file beside us is not.
+
+    Example:
+        >>> has_wal_reset_bug((3, 40, 1)), has_wal_reset_bug((3, 50, 7))
+        (True, False)
+    """
+    if sqlite < (3, 7, 0) or sqlite >= _WAL_RESET_FIXED[-1]:
+        return False
+    return not any(fixed[:2] == sqlite[:2] and sqlite >= fixed for fixed in _WAL_RESET_FIXED)
+
+
+def uri(path: Path, mode: str) -> str:
+    """Return the URI of the file, whatever characters its name has."""
+    return f"file:{quote(str(path.absolute()))}?mode={mode}"
+
+
+def open_writer(
+    path: Path, *, synchronous: str = "FULL", page_bytes: int = PAGE_BYTES
+) -> sqlite3.Connection:
+    """Open the one connection that writes, with the newest schema.
+
+    Raises:
+        StoreError: The file cannot be used; `code` says why. It was not changed.
+    """
+    check_file(path)
+    connection = sqlite3.connect(
+        uri(path, "rwc"),
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
+    try:
+        connection.execute(f"PRAGMA page_size = {page_bytes}")  # counts for a new file only
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        connection.execute("PRAGMA busy_timeout = 5000")
+        migrate(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def open_reader(path: Path) -> sqlite3.Connection:
+    """Open a connection that can only read, also while another process writes."""
+    connection = sqlite3.connect(
+        uri(path, "ro"),
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=128,
+    )
+    connection.execute("PRAGMA query_only = ON")
+    connection.execute("PRAGMA busy_timeout = 5000")
+    return connection
+
+
+def check_file(path: Path) -> int:
+    """Look at the file without changing it and return its schema's number; 0 if it is new.
+
+    Raises:
+        StoreError: It is not ours, or cannot be used.
+    """
+    if path.is_dir():
+        raise StoreError("This is a directory.", code="is_a_directory", at=str(path))
+    if not path.parent.is_dir():
+        raise StoreError("The directory does not exist.", code="no_such_directory", at=str(path))
+    if not path.exists() or path.stat().st_size == 0:
+        return 0
+    with sqlite3.connect(uri(path, "ro"), uri=True, isolation_level=None) as connection:
+        try:
+            return version(connection)
+        finally:
+            connection.close()
+
+
+_CODES: Final = {
+    sqlite3.SQLITE_FULL: "disk_full",
+    sqlite3.SQLITE_READONLY: "read_only",
+    sqlite3.SQLITE_CANTOPEN: "cannot_open",
+    sqlite3.SQLITE_PERM: "cannot_open",
+    sqlite3.SQLITE_NOTADB: "not_a_database",
+    sqlite3.SQLITE_CORRUPT: "corrupt",
+    sqlite3.SQLITE_BUSY: "store_busy",
+    sqlite3.SQLITE_LOCKED: "store_busy",
+    sqlite3.SQLITE_IOERR: "io_error",
+}
+
+_WORDS: Final = {
+    "disk_full": "The disk is full, or the database has reached its limit.",
+    "read_only": "The database cannot be written to.",
+    "cannot_open": "The file cannot be opened.",
+    "not_a_database": "The file is no SQLite database.",
+    "corrupt": "The database is damaged.",
+    "store_busy": "Another program holds the database.",
+    "io_error": "Reading or writing the database failed.",
+}
+
+
+def translated(error: sqlite3.Error | OSError, at: str | None = None) -> StoreError:
+    """Return our error for one of SQLite's or of the file system's."""
+    code = code_of(error)
+    return StoreError(_WORDS.get(code, f"The database failed: {error}"), code=code, at=at)
+
+
+def not_durable(error: BaseException) -> NotDurable:
+    """Return what each request of a failed batch is told."""
+    code = code_of(error)
+    return NotDurable(
+        f"Nothing was written. {_WORDS.get(code, f'The database failed: {error}')}",
+        code=code if code in _WORDS else None,
+    )
+
+
+def code_of(error: BaseException) -> str:
+    """Return the stable code for an error of SQLite."""
+    if isinstance(error, PermissionError):
+        return "cannot_open"
+    primary = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return _CODES.get(primary, "store_error")
+
+
+_CONSTRAINT: Final = re.compile(r"constraint failed: (?:index ')?([A-Za-z0-9_., ]+)")
+_INDEXES: Final = {
+    "conversation.id": "conversation_id",
+    "run.id": "run_id",
+    "manifest.operation": "manifest_operation",
+    "call.run, call.call_id": "call_id",
+    "attempt.manifest, attempt.number": "attempt_number",
+}
+
+
+def constraint(error: sqlite3.IntegrityError) -> str:
+    """Return the name of the constraint that refused a row.
+
+    SQLite names checks and indexes over expressions, but only the columns of other indexes,
+    and no foreign key at all.
+    """
+    match = _CONSTRAINT.search(str(error))
+    if match is None:
+        return "foreign_key"
+    return _INDEXES.get(match[1], match[1])

@@ -1,0 +1,114 @@
+"""Messages into the tree: the one place that inserts a node, with its digests.
+
+The path digest folds the parent's with the node's own, so a line of any length is
+fingerprinted by one step per message.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from antiphon.core.blocks import Message, encode_blocks, message_digest
+from antiphon.core.digests import fold
+from antiphon.core.ids import MessageId
+from antiphon.errors import Refused
+from antiphon.stores.sqlite.places import place
+from antiphon.stores.sqlite.rows import ConversationRow, encode_json, pack, unpack
+from antiphon.stores.sqlite.transaction import Transaction
+
+
+def insert_message(
+    tx: Transaction, c: ConversationRow, message: Message, *, base_revision: int | None = None
+) -> int:
+    """Insert `message` under its parent and return its place.
+
+    `base_revision` makes it the canonical assistant message of that revision.
+
+    Raises:
+        Refused: `missing_parent` or `foreign_parent`.
+    """
+    parent, depth, path = None, 1, None
+    if message.conversation != c.id:
+        raise Refused(
+            "The message belongs to another conversation.", code="foreign_parent", at=message.id
+        )
+    if message.parent is not None:
+        found = tx.one(
+            "SELECT place, depth, path_digest FROM message WHERE place >> 32 = ? AND id = ?",
+            (c.number, message.parent),
+        )
+        if found is None:
+            raise Refused(
+                "The parent is not in this conversation.", code="missing_parent", at=message.parent
+            )
+        parent, depth, path = found[0], found[1] + 1, unpack(found[2])
+    key = tx.tenant_key(c.tenant)
+    own = message_digest(key, message)
+    at = tx.next_place("message", c.number)
+    tx.execute(
+        """INSERT INTO message (place, parent, depth, id, role, origin, trust, status, name,
+          session, run, created_ms, blocks, digest, path_digest, error_code, copied_from,
+          metadata, base_revision)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        (
+            at,
+            parent,
+            depth,
+            message.id,
+            message.role,
+            message.origin,
+            message.trust,
+            message.status,
+            message.name,
+            session_place(tx, c, message),
+            message.run,
+            message.created_ms,
+            encode_blocks(message.blocks),
+            pack(own),
+            pack(fold(key, path, own)),
+            message.error_code,
+            message.copied_from,
+            encode_json(message.metadata) if message.metadata else None,
+            base_revision,
+        ),
+    )
+    return at
+
+
+def session_place(tx: Transaction, c: ConversationRow, message: Message) -> int:
+    """Return the place of the message's session: the active one where it names none."""
+    if message.session is None or message.session == c.session_id:
+        return c.session
+    row = tx.one(
+        "SELECT place FROM session WHERE place BETWEEN ? AND ? AND id = ?",
+        (place(c.number, 0), place(c.number + 1, 0) - 1, message.session),
+    )
+    if row is None:
+        raise Refused("There is no such session here.", code="missing_session", at=message.session)
+    return int(row[0])
+
+
+def same_message(tx: Transaction, c: ConversationRow, stored: Message, brought: Message) -> bool:
+    """Whether `brought` is a replay of `stored`: the same node with the same content."""
+    key = tx.tenant_key(c.tenant)
+    return message_digest(key, stored) == message_digest(key, brought)
+
+
+def same_input(tx: Transaction, c: ConversationRow, stored: Message, brought: Message) -> bool:
+    """The same, wherever the two were to stand: an input learns its parent at placement."""
+    return same_message(tx, c, stored, msgspec.structs.replace(brought, parent=stored.parent))
+
+
+def settle(
+    tx: Transaction,
+    c: ConversationRow,
+    message: MessageId | None,
+    status: str,
+    error_code: str | None = None,
+) -> None:
+    """Give a pending message its status; one that has left pending stays as it is."""
+    tx.execute(
+        """UPDATE message SET status = ?, error_code = ?
+        WHERE place >> 32 = ? AND id = ? AND status = 'pending'""",
+        (status, error_code, c.number, message),
+    )

@@ -1,0 +1,85 @@
+"""The schema, as numbered steps forward. Each is one transaction with the row that records it."""
+
+from __future__ import annotations
+
+import sqlite3
+from importlib import resources
+from typing import Final
+
+from antiphon.errors import StoreError, StoreTooNew
+
+APPLICATION_ID: Final = 0x416E7470
+"""Stands in the file's header, so that a database of somebody else is never taken for ours."""
+
+RECORD: Final = """
+CREATE TABLE migration (
+  number INTEGER PRIMARY KEY,
+  name TEXT NOT NULL,
+  applied_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+) STRICT
+"""
+
+
+def known() -> list[tuple[int, str, str]]:
+    """Return number, name and statements of every migration, in order."""
+    found = []
+    for entry in resources.files(__package__).iterdir():
+        if entry.name.endswith(".sql"):
+            number, _, name = entry.name.removesuffix(".sql").partition("_")
+            found.append((int(number), name, entry.read_text(encoding="utf-8")))
+    return sorted(found)
+
+
+def version(connection: sqlite3.Connection) -> int:
+    """Return the number of the last migration of this database; 0 where it is empty.
+
+    Raises:
+        StoreTooNew: A newer release wrote it.
+        StoreError: `foreign_database`: it is a database of some other program.
+    """
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    if not tables:
+        return 0
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    if application != APPLICATION_ID:
+        raise StoreError("This database belongs to another program.", code="foreign_database")
+    (number,) = connection.execute("SELECT max(number) FROM migration").fetchone()
+    newest = known()[-1][0]
+    if number > newest:
+        raise StoreTooNew(
+            f"A newer release wrote this database (schema {number}; this one knows {newest}). "
+            "It was left as it is.",
+        )
+    return int(number or 0)
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the database to the newest schema."""
+    at = version(connection)
+    for number, name, statements in known():
+        if number <= at:
+            continue
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if number == 1:
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute(RECORD)
+            for statement in split(statements):
+                connection.execute(statement)
+            connection.execute("INSERT INTO migration (number, name) VALUES (?, ?)", (number, name))
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+
+def split(script: str) -> list[str]:
+    """Return the statements of a script; `executescript` would commit between them."""
+    statements, so_far = [], ""
+    for line in script.splitlines(keepends=True):
+        so_far += line
+        if sqlite3.complete_statement(so_far):
+            statements.append(so_far)
+            so_far = ""
+    return statements

@@ -1,0 +1,352 @@
+"""What can be read: one function per question, on a connection that cannot write."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from antiphon.core.blocks import Message
+from antiphon.core.dispatch import State
+from antiphon.core.ids import (
+    ConversationId,
+    Digest,
+    MessageId,
+    OperationId,
+    RunId,
+    SessionId,
+    TenantId,
+)
+from antiphon.core.manifest import Manifest
+from antiphon.core.records import (
+    Attempt,
+    Call,
+    Conversation,
+    Quarantined,
+    Run,
+    RunStatus,
+    Session,
+    StoredEvent,
+)
+from antiphon.errors import NotFound
+from antiphon.stores.sqlite.paths import session_ids
+from antiphon.stores.sqlite.places import number_of, place, span
+from antiphon.stores.sqlite.rows import (
+    ATTEMPT,
+    CALL,
+    CONVERSATION,
+    MANIFEST,
+    MESSAGE_COLUMNS,
+    RUN,
+    AttemptRow,
+    CallRow,
+    ConversationRow,
+    RunRow,
+    manifest_record,
+    message_record,
+    pack,
+)
+
+_read_message = msgspec.json.Decoder(Message).decode
+
+
+class _About(msgspec.Struct):
+    """The part of a stored event that says which run it is about."""
+
+    run: RunId | None = None
+
+
+_about = msgspec.json.Decoder(_About).decode
+
+
+def number(db: sqlite3.Connection, conversation: ConversationId) -> int:
+    """Return the conversation's number. Raises `NotFound`."""
+    row = db.execute("SELECT number FROM conversation WHERE id = ?", (conversation,)).fetchone()
+    if row is None:
+        raise NotFound("There is no such conversation.", at=conversation)
+    return int(row[0])
+
+
+def tenant_key(db: sqlite3.Connection, tenant: TenantId) -> bytes:
+    """Return a tenant's digest key. Raises `NotFound`."""
+    row = db.execute("SELECT digest_key FROM tenant WHERE id = ?", (tenant,)).fetchone()
+    if row is None:
+        raise NotFound("There is no such tenant.", at=tenant)
+    return bytes(row[0])
+
+
+def conversation(db: sqlite3.Connection, conversation: ConversationId) -> Conversation:
+    """Return one conversation. Raises `NotFound`."""
+    row = db.execute(CONVERSATION + "WHERE c.id = ?", (conversation,)).fetchone()
+    if row is None:
+        raise NotFound("There is no such conversation.", at=conversation)
+    return _conversation(db, row)
+
+
+def _conversation(db: sqlite3.Connection, row: tuple[Any, ...]) -> Conversation:
+    c = ConversationRow._make(row)
+    return c.record(_deleted(db, c.number, c.revision))
+
+
+def _deleted(db: sqlite3.Connection, number: int, revision: int) -> frozenset[MessageId]:
+    rows = db.execute(
+        """SELECT m.id FROM deletion AS d JOIN message AS m ON m.place = d.message
+        WHERE d.message BETWEEN ? AND ? AND d.revision <= ?""",
+        (*span(number), revision),
+    )
+    return frozenset(row[0] for row in rows)
+
+
+def deletions_at(
+    db: sqlite3.Connection, conversation: ConversationId, revision: int
+) -> frozenset[MessageId]:
+    """Return what was deleted at `revision`."""
+    return _deleted(db, number(db, conversation), revision)
+
+
+def conversations(
+    db: sqlite3.Connection, tenant: TenantId, limit: int, before: ConversationId | None
+) -> list[Conversation]:
+    """Return the tenant's conversations, last changed first."""
+    bound = (1 << 62, 0)
+    if before is not None:
+        found = db.execute(
+            "SELECT updated_ms, number FROM conversation WHERE id = ? AND tenant = ?",
+            (before, tenant),
+        ).fetchone()
+        if found is None:
+            raise NotFound("There is no such conversation.", at=before)
+        bound = found
+    rows = db.execute(
+        CONVERSATION + "WHERE c.tenant = ? AND (c.updated_ms, c.number) < (?, ?) "
+        "ORDER BY c.updated_ms DESC, c.number DESC LIMIT ?",
+        (tenant, *bound, limit),
+    ).fetchall()
+    return [_conversation(db, row) for row in rows]
+
+
+def sessions(db: sqlite3.Connection, conversation: ConversationId) -> list[Session]:
+    """Return the sessions in their order."""
+    at = number(db, conversation)
+    rows = db.execute(
+        """SELECT s.id, s.goal, s.active, iif(s.active, c.head, s.head), s.created_ms
+        FROM session AS s JOIN conversation AS c ON c.number = s.place >> 32
+        WHERE s.place BETWEEN ? AND ? ORDER BY s.place""",
+        span(at),
+    )
+    return [
+        Session(
+            id=row[0],
+            conversation=conversation,
+            goal=row[1],
+            active=bool(row[2]),
+            head=row[3],
+            created_ms=row[4],
+        )
+        for row in rows
+    ]
+
+
+def _messages(
+    db: sqlite3.Connection, conversation: ConversationId, at: int, condition: str, *values: object
+) -> list[Message]:
+    """Return messages with their parents' ids, in the order in which they came."""
+    columns = ", ".join(f"m.{column}" for column in MESSAGE_COLUMNS.split(", "))
+    names: dict[int, SessionId] = session_ids(db, at)
+    rows = db.execute(
+        f"""SELECT {columns}, p.id FROM message AS m
+        LEFT JOIN message AS p ON p.place = m.parent WHERE {condition} ORDER BY m.place""",
+        values,
+    )
+    return [message_record(row, conversation, row[-1], names) for row in rows]
+
+
+def message(db: sqlite3.Connection, conversation: ConversationId, message: MessageId) -> Message:
+    """Return one message. Raises `NotFound`."""
+    at = number(db, conversation)
+    found = _messages(db, conversation, at, "m.place >> 32 = ? AND m.id = ?", at, message)
+    if not found:
+        raise NotFound("There is no such message in this conversation.", at=message)
+    return found[0]
+
+
+def tree(db: sqlite3.Connection, conversation: ConversationId) -> list[Message]:
+    """Return every message."""
+    at = number(db, conversation)
+    names = session_ids(db, at)
+    ids: dict[int, MessageId] = {}
+    messages = []
+    for row in db.execute(
+        f"SELECT {MESSAGE_COLUMNS} FROM message WHERE place BETWEEN ? AND ? ORDER BY place",
+        span(at),
+    ):
+        ids[row[0]] = row[2]
+        messages.append(message_record(row, conversation, ids.get(row[1]), names))
+    return messages
+
+
+def children(
+    db: sqlite3.Connection, conversation: ConversationId, parent: MessageId | None
+) -> list[Message]:
+    """Return the children of a message, or the roots."""
+    at = number(db, conversation)
+    under = None
+    if parent is not None:
+        found = db.execute(
+            "SELECT place FROM message WHERE place >> 32 = ? AND id = ?", (at, parent)
+        ).fetchone()
+        if found is None:
+            raise NotFound("There is no such message in this conversation.", at=parent)
+        under = found[0]
+    return _messages(db, conversation, at, "m.place >> 32 = ? AND m.parent IS ?", at, under)
+
+
+def run(db: sqlite3.Connection, conversation: ConversationId | None, run: RunId) -> Run:
+    """Return one run; of any conversation where none is named. Raises `NotFound`."""
+    row = db.execute(RUN + "WHERE r.id = ?", (run,)).fetchone()
+    if row is None or (conversation is not None and row[2] != conversation):
+        raise NotFound("There is no such run.", at=run)
+    return RunRow._make(row).record()
+
+
+def runs(
+    db: sqlite3.Connection, conversation: ConversationId, statuses: Iterable[RunStatus] | None
+) -> list[Run]:
+    """Return a conversation's runs in the order they were started."""
+    first, last = span(number(db, conversation))
+    wanted = list(RunStatus) if statuses is None else list(statuses)
+    rows = db.execute(
+        RUN + f"WHERE r.place BETWEEN ? AND ? AND {_any('r.status', wanted)} ORDER BY r.place",
+        (first, last, *wanted),
+    )
+    return [RunRow._make(row).record() for row in rows]
+
+
+def open_runs(db: sqlite3.Connection) -> list[Run]:
+    """Return every open run."""
+    rows = db.execute(RUN + "WHERE r.ended_ms IS NULL ORDER BY r.created_ms, r.place")
+    return [RunRow._make(row).record() for row in rows]
+
+
+def run_input(db: sqlite3.Connection, conversation: ConversationId, run: RunId) -> Message | None:
+    """Return a run's input, placed or waiting."""
+    row = db.execute(
+        """SELECT r.input, r.input_waiting FROM run AS r
+        JOIN conversation AS c ON c.number = r.place >> 32 WHERE r.id = ? AND c.id = ?""",
+        (run, conversation),
+    ).fetchone()
+    if row is None:
+        raise NotFound("There is no such run.", at=run)
+    if row[0] is None:
+        return None
+    if row[1] is not None:
+        return _read_message(row[1])
+    return message(db, conversation, row[0])
+
+
+def operations(
+    db: sqlite3.Connection, conversation: ConversationId, run: RunId
+) -> list[OperationId]:
+    """Return a run's operations, first to last."""
+    rows = db.execute(
+        """SELECT m.operation FROM run AS r
+        JOIN manifest AS m ON m.place BETWEEN r.first_operation AND r.operation AND m.run = r.place
+        JOIN conversation AS c ON c.number = r.place >> 32
+        WHERE r.id = ? AND c.id = ? ORDER BY m.place""",
+        (run, conversation),
+    )
+    return [row[0] for row in rows]
+
+
+def manifest(db: sqlite3.Connection, operation: OperationId) -> tuple[Manifest, Digest]:
+    """Return a manifest and its recorded digest. Raises `NotFound`."""
+    row = db.execute(MANIFEST + "WHERE m.operation = ?", (operation,)).fetchone()
+    if row is None:
+        raise NotFound("There is no such operation.", at=operation)
+    return manifest_record(row)
+
+
+def attempts(db: sqlite3.Connection, operation: OperationId) -> list[Attempt]:
+    """Return an operation's attempts, first to last."""
+    rows = db.execute(ATTEMPT + "WHERE m.operation = ? ORDER BY a.number", (operation,))
+    return [AttemptRow._make(row).record() for row in rows]
+
+
+def attempts_in(db: sqlite3.Connection, states: Iterable[State]) -> list[Attempt]:
+    """Return the attempts that stand in one of `states`."""
+    wanted = list(states)
+    rows = db.execute(
+        ATTEMPT + f"WHERE {_any('a.state', wanted)} ORDER BY a.prepared_ms, a.manifest, a.number",
+        wanted,
+    )
+    return [AttemptRow._make(row).record() for row in rows]
+
+
+def calls(
+    db: sqlite3.Connection, conversation: ConversationId, run: RunId, message: MessageId | None
+) -> list[Call]:
+    """Return ledger rows in the calls' order."""
+    rows = db.execute(
+        CALL
+        + """WHERE l.run = (SELECT place FROM run WHERE id = ?) AND c.id = ?
+        AND (? IS NULL OR m.id = ?) ORDER BY l.place""",
+        (run, conversation, message, message),
+    )
+    return [CallRow._make(row).record() for row in rows]
+
+
+def content(db: sqlite3.Connection, tenant: TenantId, digest: Digest) -> bytes:
+    """Return stored content. Raises `NotFound`."""
+    row = db.execute(
+        "SELECT data FROM content WHERE tenant = ? AND digest = ?", (tenant, pack(digest))
+    ).fetchone()
+    if row is None:
+        raise NotFound("There is no such content.", at=digest)
+    return bytes(row[0])
+
+
+def events(
+    db: sqlite3.Connection, conversation: ConversationId, after: int, limit: int
+) -> list[StoredEvent]:
+    """Return durable events with a number above `after`."""
+    at = number(db, conversation)
+    rows = db.execute(
+        "SELECT place, at_ms, data FROM event WHERE place BETWEEN ? AND ? ORDER BY place LIMIT ?",
+        (place(at, max(after, 0) + 1), span(at)[1], limit),
+    )
+    return [
+        StoredEvent(
+            conversation=conversation,
+            seq=number_of(row[0]),
+            at_ms=row[1],
+            run=_about(row[2]).run,
+            data=msgspec.Raw(row[2]),
+        )
+        for row in rows
+    ]
+
+
+def quarantine(db: sqlite3.Connection, conversation: ConversationId) -> list[Quarantined]:
+    """Return what was put aside, oldest first."""
+    rows = db.execute(
+        """SELECT operation, generation, reason, data, at_ms FROM quarantine
+        WHERE place BETWEEN ? AND ? ORDER BY place""",
+        span(number(db, conversation)),
+    )
+    return [
+        Quarantined(
+            conversation=conversation,
+            operation=row[0],
+            generation=row[1],
+            reason=row[2],
+            data=row[3],
+            at_ms=row[4],
+        )
+        for row in rows
+    ]
+
+
+def _any(column: str, values: list[Any]) -> str:
+    return f"{column} IN ({', '.join('?' * len(values))})"

@@ -1,0 +1,391 @@
+"""Between SQLite's tuples and the records of core: what stands in which column.
+
+Inside the store a row knows its place and the places of its neighbours; outside, only ids
+exist. The column lists stand beside the classes they fill, in the same order.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from antiphon.core.blocks import Message, Origin, Role, Status, Trust, decode_blocks
+from antiphon.core.dispatch import State
+from antiphon.core.ids import (
+    CallId,
+    ConversationId,
+    Digest,
+    MessageId,
+    NodeId,
+    OperationId,
+    RunId,
+    SessionId,
+    TenantId,
+)
+from antiphon.core.manifest import Manifest, Mapping, Purpose
+from antiphon.core.records import (
+    Attempt,
+    Call,
+    CallState,
+    Conversation,
+    Run,
+    RunKind,
+    Runner,
+    RunOptions,
+    RunStatus,
+)
+
+DIGEST_CHARACTERS: Final = 64
+
+Stored: TypeAlias = bytes | str
+"""A digest in a column: 32 bytes, or the text itself where it is no digest of ours."""
+
+encode_json: Final = msgspec.json.Encoder(order="deterministic").encode
+_metadata: Final = msgspec.json.Decoder(dict[str, str]).decode
+_options: Final = msgspec.json.Decoder(RunOptions).decode
+_mappings: Final = msgspec.json.Decoder(tuple[Mapping, ...]).decode
+
+
+def pack(digest: Digest) -> Stored:
+    """Return `digest` in half the bytes; `unpack` is its inverse for any text."""
+    if len(digest) == DIGEST_CHARACTERS:
+        try:
+            data = bytes.fromhex(digest)
+        except ValueError:
+            return digest
+        if data.hex() == digest:
+            return data
+    return digest
+
+
+def unpack(stored: Stored) -> Digest:
+    """Return the digest that `pack` stored."""
+    return Digest(stored.hex() if isinstance(stored, bytes) else stored)
+
+
+class ConversationRow(NamedTuple):
+    """A conversation's row, with its number and the place of its active session."""
+
+    number: int
+    id: ConversationId
+    tenant: TenantId
+    session: int
+    session_id: SessionId
+    head: MessageId | None
+    revision: int
+    cancel_generation: int
+    attempt_generation: int
+    active_operation: OperationId | None
+    slot: RunId | None
+    title: str | None
+    metadata: bytes | None
+    created_ms: int
+    updated_ms: int
+    last_event: int
+
+    def record(self, deletions: frozenset[MessageId]) -> Conversation:
+        """Return the row as the store hands it out."""
+        return Conversation(
+            id=self.id,
+            tenant=self.tenant,
+            session=self.session_id,
+            head=self.head,
+            revision=self.revision,
+            cancel_generation=self.cancel_generation,
+            attempt_generation=self.attempt_generation,
+            active_operation=self.active_operation,
+            slot=self.slot,
+            title=self.title,
+            created_ms=self.created_ms,
+            updated_ms=self.updated_ms,
+            last_event=self.last_event,
+            metadata=_metadata(self.metadata) if self.metadata else {},
+            deletions=deletions,
+        )
+
+
+CONVERSATION: Final = """
+SELECT c.number, c.id, c.tenant, c.session, s.id, c.head, c.revision, c.cancel_generation,
+       c.attempt_generation, c.active_operation, c.slot, c.title, c.metadata, c.created_ms,
+       c.updated_ms, c.last_event
+FROM conversation AS c JOIN session AS s ON s.place = c.session
+"""
+
+
+class RunRow(NamedTuple):
+    """A run's row, with its place and those of its operations."""
+
+    place: int
+    id: RunId
+    conversation: ConversationId
+    kind: str
+    status: RunStatus
+    options: bytes
+    input: MessageId | None
+    asked_parent: MessageId | None
+    session_id: SessionId | None
+    leaf: MessageId | None
+    head_left: MessageId | None
+    answer: MessageId | None
+    partial: MessageId | None
+    committed: int
+    first_operation: int | None
+    operation: int | None
+    node: NodeId | None
+    epoch: int
+    error_code: str | None
+    end_code: str | None
+    input_tokens: int
+    output_tokens: int
+    created_ms: int
+    started_ms: int | None
+    ended_ms: int | None
+
+    @property
+    def open(self) -> bool:
+        """Whether it has not ended."""
+        return self.ended_ms is None
+
+    def record(self) -> Run:
+        """Return the row as the store hands it out."""
+        return Run(
+            id=self.id,
+            conversation=self.conversation,
+            kind=RunKind(self.kind),
+            status=RunStatus(self.status),
+            options=_options(self.options),
+            input=self.input,
+            asked_parent=self.asked_parent,
+            session=self.session_id,
+            leaf=self.leaf,
+            head_left=self.head_left,
+            answer=self.answer,
+            committed=self.committed,
+            node=self.node,
+            epoch=self.epoch,
+            error_code=self.error_code,
+            end_code=self.end_code,
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+            created_ms=self.created_ms,
+            started_ms=self.started_ms,
+            ended_ms=self.ended_ms,
+            seq=self.place & 0xFFFFFFFF,
+        )
+
+
+RUN: Final = """
+SELECT r.place, r.id, c.id, r.kind, r.status, r.options, r.input, r.asked_parent, s.id, r.leaf,
+       r.head_left, r.answer, r.partial, r.committed, r.first_operation, r.operation, r.node,
+       r.epoch, r.error_code, r.end_code, r.input_tokens, r.output_tokens, r.created_ms,
+       r.started_ms, r.ended_ms
+FROM run AS r JOIN conversation AS c ON c.number = r.place >> 32
+LEFT JOIN session AS s ON s.place = r.session
+"""
+
+
+class AttemptRow(NamedTuple):
+    """An attempt with what its manifest says of it."""
+
+    manifest: int
+    number: int
+    operation: OperationId
+    conversation: ConversationId
+    run_place: int
+    run: RunId
+    base_leaf: int
+    base_revision: int
+    base_cancel_generation: int
+    request_digest: Stored
+    manifest_digest: Stored
+    purpose: str
+    generation: int
+    state: str
+    handle: str | None
+    node: NodeId | None
+    epoch: int
+    deadline_ms: int
+    sent_again: int
+    proof: str | None
+    error_code: str | None
+    prepared_ms: int
+    accepted_ms: int | None
+    written_ms: int | None
+    opened_ms: int | None
+    ended_ms: int | None
+
+    def record(self) -> Attempt:
+        """Return the row as the store hands it out."""
+        return Attempt(
+            operation=self.operation,
+            conversation=self.conversation,
+            run=self.run,
+            number=self.number,
+            generation=self.generation,
+            state=State(self.state),
+            handle=self.handle,
+            node=self.node,
+            epoch=self.epoch,
+            deadline_ms=self.deadline_ms,
+            sent_again=bool(self.sent_again),
+            proof=self.proof,
+            error_code=self.error_code,
+            prepared_ms=self.prepared_ms,
+            accepted_ms=self.accepted_ms,
+            written_ms=self.written_ms,
+            opened_ms=self.opened_ms,
+            ended_ms=self.ended_ms,
+        )
+
+
+ATTEMPT: Final = """
+SELECT a.manifest, a.number, m.operation, c.id, m.run, r.id, m.base_leaf, m.base_revision,
+       m.base_cancel_generation, m.request_digest, m.digest, a.purpose, a.generation, a.state,
+       a.handle, a.node, a.epoch, a.deadline_ms, a.sent_again, a.proof, a.error_code,
+       a.prepared_ms, a.accepted_ms, a.written_ms, a.opened_ms, a.ended_ms
+FROM attempt AS a JOIN manifest AS m ON m.place = a.manifest
+JOIN run AS r ON r.place = m.run JOIN conversation AS c ON c.number = m.place >> 32
+"""
+
+
+class CallRow(NamedTuple):
+    """A row of the ledger."""
+
+    place: int
+    run_place: int
+    message_place: int
+    conversation: ConversationId
+    run: RunId
+    message: MessageId
+    call_id: CallId
+    position: int
+    name: str
+    arguments: str
+    arguments_digest: Stored
+    generation: int
+    runner: str
+    read_only: int
+    idempotent: int
+    state: str
+    attempt: int
+    node: NodeId | None
+    epoch: int
+    deadline_ms: int
+    idempotency_key: str
+    code: str | None
+    content: bytes | None
+    ended_ms: int | None
+
+    def record(self) -> Call:
+        """Return the row as the store hands it out."""
+        return Call(
+            conversation=self.conversation,
+            run=self.run,
+            message=self.message,
+            call_id=self.call_id,
+            order=self.position,
+            name=self.name,
+            arguments=self.arguments,
+            arguments_digest=unpack(self.arguments_digest),
+            generation=self.generation,
+            runner=Runner(self.runner),
+            read_only=bool(self.read_only),
+            idempotent=bool(self.idempotent),
+            state=CallState(self.state),
+            attempt=self.attempt,
+            node=self.node,
+            epoch=self.epoch,
+            deadline_ms=self.deadline_ms,
+            idempotency_key=self.idempotency_key,
+            code=self.code,
+            content=decode_blocks(self.content) if self.content is not None else (),
+            ended_ms=self.ended_ms,
+        )
+
+
+CALL: Final = """
+SELECT l.place, l.run, l.message, c.id, r.id, m.id, l.call_id, l.position, l.name, l.arguments,
+       l.arguments_digest, l.generation, l.runner, l.read_only, l.idempotent, l.state, l.attempt,
+       l.node, l.epoch, l.deadline_ms, l.idempotency_key, l.code, l.content, l.ended_ms
+FROM call AS l JOIN run AS r ON r.place = l.run JOIN message AS m ON m.place = l.message
+JOIN conversation AS c ON c.number = l.place >> 32
+"""
+
+MANIFEST: Final = """
+SELECT m.operation, c.id, s.id, r.id, m.purpose, b.id, m.base_revision,
+       m.base_cancel_generation, m.sequence_digest, m.adapter, m.adapter_version,
+       m.adapter_digest, m.provider, m.model_revision, m.toolset_digest, m.policy_digest,
+       m.request_digest, m.mappings, m.max_output_tokens, m.idempotency_key, m.linked_to,
+       m.schema, m.digest
+FROM manifest AS m JOIN conversation AS c ON c.number = m.place >> 32
+JOIN run AS r ON r.place = m.run JOIN session AS s ON s.place = m.session
+JOIN message AS b ON b.place = m.base_leaf
+"""
+
+
+def manifest_record(row: tuple[Any, ...]) -> tuple[Manifest, Digest]:
+    """Return a manifest, rebuilt field by field from a row of `MANIFEST`, and its digest."""
+    manifest = Manifest(
+        operation=row[0],
+        conversation=row[1],
+        session=row[2],
+        run=row[3],
+        purpose=Purpose(row[4]),
+        base_leaf=row[5],
+        conversation_revision=row[6],
+        cancel_generation=row[7],
+        sequence_digest=unpack(row[8]),
+        adapter=row[9],
+        adapter_version=row[10],
+        adapter_digest=unpack(row[11]),
+        provider=row[12],
+        model_revision=row[13],
+        toolset_digest=unpack(row[14]),
+        policy_digest=unpack(row[15]),
+        request_digest=unpack(row[16]),
+        mappings=_mappings(row[17]) if row[17] else (),
+        max_output_tokens=row[18],
+        idempotency_key=row[19],
+        linked_to=row[20],
+        schema=row[21],
+    )
+    return manifest, unpack(row[22])
+
+
+MESSAGE_COLUMNS: Final = (
+    "place, parent, id, role, origin, trust, status, name, session, run, created_ms, blocks, "
+    "error_code, copied_from, metadata"
+)
+
+# A lookup is several times faster than calling the enumeration, and a path has thousands.
+_ROLES: Final = {role.value: role for role in Role}
+_ORIGINS: Final = {origin.value: origin for origin in Origin}
+_TRUSTS: Final = {trust.value: trust for trust in Trust}
+_STATUSES: Final = {status.value: status for status in Status}
+
+
+def message_record(
+    row: tuple[Any, ...],
+    conversation: ConversationId,
+    parent: MessageId | None,
+    sessions: dict[int, SessionId],
+) -> Message:
+    """Return a message from a row of `MESSAGE_COLUMNS`, its parent and sessions by id."""
+    return Message(
+        id=row[2],
+        conversation=conversation,
+        parent=parent,
+        role=_ROLES[row[3]],
+        blocks=decode_blocks(row[11]),
+        origin=_ORIGINS[row[4]],
+        trust=_TRUSTS[row[5]],
+        name=row[7],
+        session=sessions.get(row[8]),
+        run=row[9],
+        copied_from=row[13],
+        created_ms=row[10],
+        metadata=_metadata(row[14]) if row[14] else {},
+        status=_STATUSES[row[6]],
+        error_code=row[12],
+    )

@@ -1,0 +1,378 @@
+"""The store on one SQLite file: commands go to the writer, questions to the readers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Awaitable, Callable, Generator, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
+
+from antiphon.core.blocks import Message
+from antiphon.core.commands import Command, Fence
+from antiphon.core.dispatch import Denied, State
+from antiphon.core.ids import (
+    ConversationId,
+    Digest,
+    MessageId,
+    NodeId,
+    OperationId,
+    RunId,
+    TenantId,
+)
+from antiphon.core.manifest import Manifest
+from antiphon.core.records import (
+    Attempt,
+    Call,
+    Conversation,
+    Quarantined,
+    Run,
+    RunStatus,
+    Session,
+    StoredEvent,
+)
+from antiphon.errors import StoreError
+from antiphon.stores.sqlite import reads
+from antiphon.stores.sqlite.connections import (
+    OLDEST_SQLITE,
+    PAGE_BYTES,
+    check_file,
+    has_wal_reset_bug,
+    open_writer,
+    translated,
+)
+from antiphon.stores.sqlite.lock import FileLock
+from antiphon.stores.sqlite.paths import read_path
+from antiphon.stores.sqlite.readers import Readers
+from antiphon.stores.sqlite.registry import carry_out
+from antiphon.stores.sqlite.transaction import Transaction
+from antiphon.stores.sqlite.writer import LINGER_S, Request, Writer
+
+R = TypeVar("R")
+T = TypeVar("T")
+
+MEMORY: Final = ":memory:"
+
+log = logging.getLogger("antiphon.stores.sqlite")
+
+
+class SqliteStore:
+    """A `Store` on one file. Open it with `open_sqlite`."""
+
+    def __init__(
+        self, writer: Writer | None, readers: Readers, release: Callable[[], None]
+    ) -> None:
+        self._writer = writer
+        self._readers = readers
+        self._release = release
+        self._keys: dict[TenantId, bytes] = {}
+        self._listeners: list[Callable[[list[StoredEvent]], None]] = []
+
+    # Commands.
+
+    def on_events(self, listener: Callable[[list[StoredEvent]], None]) -> None:
+        """Call `listener` on the event loop with the events of each durable transaction."""
+        self._listeners.append(listener)
+
+    def publish(self, events: list[StoredEvent]) -> None:
+        """Tell every listener, in the order in which they came."""
+        for listener in self._listeners:
+            listener(events)
+
+    async def do(self, command: Command[R]) -> R | Denied:
+        """Carry out one command in one transaction; it is durable when this returns."""
+        return cast("R | Denied", await self._put(partial(carry_out, command=command)))
+
+    async def do_all(self, *commands: Command[Any]) -> tuple[Any, ...] | Denied:
+        """Carry out several commands as one transaction: all, or none and the first denial."""
+
+        def work(tx: Transaction) -> tuple[Any, ...] | Denied:
+            results = []
+            for command in commands:
+                result = carry_out(tx, command)
+                if isinstance(result, Denied):
+                    return result
+                results.append(result)
+            return tuple(results)
+
+        return cast("tuple[Any, ...] | Denied", await self._put(work))
+
+    def submit(self, command: Command[R]) -> Awaitable[R | Denied]:
+        """Queue a command without waiting; later ones of this process come after it."""
+        future = self._put(partial(carry_out, command=command), waits=False)
+        return _Submitted(future, self._writable().nudge)
+
+    def _put(
+        self, work: Callable[[Transaction], Any], *, waits: bool = True
+    ) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._writable().put(Request(work=work, future=future, waits=waits))
+        return future
+
+    def _writable(self) -> Writer:
+        if self._writer is None:
+            raise StoreError("This store was opened for reading only.", code="read_only")
+        return self._writer
+
+    async def join(self, node: NodeId, address: str | None, now_ms: int) -> Fence:
+        """Register this process as `node` under a new epoch; older epochs of it are stale."""
+
+        def work(tx: Transaction) -> Fence:
+            row = tx.one(
+                """INSERT INTO node (id, epoch, address, joined_ms) VALUES (?, 1, ?, ?)
+                ON CONFLICT (id) DO UPDATE SET epoch = epoch + 1, address = excluded.address,
+                  joined_ms = excluded.joined_ms RETURNING epoch""",
+                (node, address, now_ms),
+            )
+            assert row is not None
+            tx.execute("DELETE FROM start_key WHERE expires_ms <= ?", (now_ms,))
+            return Fence(node=node, epoch=row[0])
+
+        return cast("Fence", await self._put(work))
+
+    async def tenant_key(self, tenant: TenantId) -> bytes:
+        """Return the tenant's digest key, made at first use."""
+        key = self._keys.get(tenant)
+        if key is None:
+            if self._writer is None:
+                key = await self._readers.read(partial(reads.tenant_key, tenant=tenant))
+            else:
+                key = cast("bytes", await self._put(lambda tx: tx.tenant_key(tenant)))
+            self._keys[tenant] = key
+        return key
+
+    # Questions.
+
+    async def conversation(self, conversation: ConversationId) -> Conversation:
+        """Return the row. Raises `NotFound`."""
+        return await self._readers.read(lambda db: reads.conversation(db, conversation))
+
+    async def conversations(
+        self, tenant: TenantId, *, limit: int = 50, before: ConversationId | None = None
+    ) -> list[Conversation]:
+        """Return conversations by last change, newest first."""
+        return await self._readers.read(lambda db: reads.conversations(db, tenant, limit, before))
+
+    async def sessions(self, conversation: ConversationId) -> list[Session]:
+        """Return the sessions in their order."""
+        return await self._readers.read(lambda db: reads.sessions(db, conversation))
+
+    async def message(self, conversation: ConversationId, message: MessageId) -> Message:
+        """Return one message with its status. Raises `NotFound`."""
+        return await self._readers.read(lambda db: reads.message(db, conversation, message))
+
+    async def path(
+        self,
+        conversation: ConversationId,
+        leaf: MessageId,
+        *,
+        until: MessageId | None = None,
+        limit: int | None = None,
+    ) -> list[Message]:
+        """Return the ancestors of `leaf` and itself, root first, deleted ones included."""
+
+        def question(db: sqlite3.Connection) -> list[Message]:
+            number = reads.number(db, conversation)
+            return read_path(db, number, conversation, leaf, until, limit)
+
+        return await self._readers.read(question)
+
+    async def deletions_at(
+        self, conversation: ConversationId, revision: int
+    ) -> frozenset[MessageId]:
+        """Return what was deleted when the conversation stood at `revision`."""
+        return await self._readers.read(lambda db: reads.deletions_at(db, conversation, revision))
+
+    async def tree(self, conversation: ConversationId) -> list[Message]:
+        """Return every message, in the order in which they came."""
+        return await self._readers.read(lambda db: reads.tree(db, conversation))
+
+    async def children(
+        self, conversation: ConversationId, parent: MessageId | None
+    ) -> list[Message]:
+        """Return the children of `parent` (None: the roots) in the order they came."""
+        return await self._readers.read(lambda db: reads.children(db, conversation, parent))
+
+    async def run(self, conversation: ConversationId, run: RunId) -> Run:
+        """Return the row. Raises `NotFound`."""
+        return await self._readers.read(lambda db: reads.run(db, conversation, run))
+
+    async def find_run(self, run: RunId) -> Run:
+        """Return the row by the run's id alone. Raises `NotFound`."""
+        return await self._readers.read(lambda db: reads.run(db, None, run))
+
+    async def runs(
+        self, conversation: ConversationId, statuses: Iterable[RunStatus] | None = None
+    ) -> list[Run]:
+        """Return runs in the order they were started."""
+        return await self._readers.read(lambda db: reads.runs(db, conversation, statuses))
+
+    async def open_runs(self) -> list[Run]:
+        """Return every run of every conversation that has not ended, oldest first."""
+        return await self._readers.read(reads.open_runs)
+
+    async def run_input(self, conversation: ConversationId, run: RunId) -> Message | None:
+        """Return the input of a run, whether it is placed or still waits in it."""
+        return await self._readers.read(lambda db: reads.run_input(db, conversation, run))
+
+    async def operations(self, conversation: ConversationId, run: RunId) -> list[OperationId]:
+        """Return the run's operations in the order they were prepared."""
+        return await self._readers.read(lambda db: reads.operations(db, conversation, run))
+
+    async def manifest(self, operation: OperationId) -> tuple[Manifest, Digest]:
+        """Return a manifest and the digest recorded with it. Raises `NotFound`."""
+        return await self._readers.read(lambda db: reads.manifest(db, operation))
+
+    async def attempts(self, operation: OperationId) -> list[Attempt]:
+        """Return the operation's attempts, first to last."""
+        return await self._readers.read(lambda db: reads.attempts(db, operation))
+
+    async def attempts_in(self, states: Iterable[State]) -> list[Attempt]:
+        """Return the attempts of all conversations that stand in one of `states`."""
+        return await self._readers.read(lambda db: reads.attempts_in(db, states))
+
+    async def calls(
+        self, conversation: ConversationId, run: RunId, message: MessageId | None = None
+    ) -> list[Call]:
+        """Return ledger rows of a run, or of one of its messages, in the calls' order."""
+        return await self._readers.read(lambda db: reads.calls(db, conversation, run, message))
+
+    async def content(self, tenant: TenantId, digest: Digest) -> bytes:
+        """Return stored content. Raises `NotFound`."""
+        return await self._readers.read(lambda db: reads.content(db, tenant, digest))
+
+    async def events(
+        self, conversation: ConversationId, after: int, limit: int = 1000
+    ) -> list[StoredEvent]:
+        """Return durable events with a number above `after`."""
+        return await self._readers.read(lambda db: reads.events(db, conversation, after, limit))
+
+    async def quarantine(self, conversation: ConversationId) -> list[Quarantined]:
+        """Return what was put aside, oldest first."""
+        return await self._readers.read(lambda db: reads.quarantine(db, conversation))
+
+    async def close(self) -> None:
+        """Finish what was queued, then let go of the database."""
+        if self._writer is not None:
+            self._writer.stop()
+        await asyncio.get_running_loop().run_in_executor(None, self._close)
+
+    def _close(self) -> None:
+        self._readers.close()
+        if self._writer is not None:
+            self._writer.join()
+        self._release()
+
+
+class _Submitted(Awaitable[T]):
+    """The answer to a command that was queued; waiting for it makes the writer hurry."""
+
+    def __init__(self, future: asyncio.Future[T], hurry: Callable[[], None]) -> None:
+        self._future = future
+        self._hurry = hurry
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if not self._future.done():
+            self._hurry()
+        return self._future.__await__()
+
+
+async def open_sqlite(
+    path: str | os.PathLike[str],
+    *,
+    read_only: bool = False,
+    synchronous: str = "FULL",
+    page_bytes: int = PAGE_BYTES,
+    linger_s: float = LINGER_S,
+    new_key: Callable[[], bytes] = secrets.token_bytes,
+) -> SqliteStore:
+    """Open the store at `path`, made if it is not there. Nothing is left open on an error.
+
+    Args:
+        path: The file; `:memory:` for a store that goes with its process (it is a temporary
+            file, so that it behaves like any other).
+        read_only: Take no lock and change nothing; works while another process writes.
+        synchronous: `FULL`, or for benchmarks `NORMAL` or `OFF`, which may lose what was
+            acknowledged when the machine loses power.
+        page_bytes: Size of the file's pages, for a new file.
+        linger_s: How long submitted commands may wait for company.
+        new_key: Where tenants' digest keys come from.
+
+    Raises:
+        StoreLocked: Another process has it.
+        StoreTooNew: A newer release wrote it.
+        StoreError: It cannot be used; `code` says why.
+    """
+    loop = asyncio.get_running_loop()
+    store: SqliteStore | None = None
+
+    def publish(events: list[StoredEvent]) -> None:
+        if store is not None:
+            store.publish(events)
+
+    def opened() -> SqliteStore:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            raise StoreError(
+                f"SQLite {sqlite3.sqlite_version} is too old; 3.37 or newer is needed.",
+                code="sqlite_too_old",
+            )
+        if os.fspath(path) == MEMORY:
+            folder = Path(tempfile.mkdtemp(prefix="antiphon-"))
+            return writable(folder / "memory.db", "OFF", partial(shutil.rmtree, folder))
+        if read_only:
+            return _readable(Path(path))
+        lock = FileLock(Path(path))
+        check_file(Path(path))
+        lock.acquire()
+        try:
+            return writable(Path(path), synchronous, lock.release)
+        except BaseException:
+            lock.release()
+            raise
+
+    def writable(file: Path, level: str, release: Callable[[], None]) -> SqliteStore:
+        writer = Writer(
+            partial(open_writer, file, synchronous=level, page_bytes=page_bytes),
+            loop=loop,
+            new_key=new_key,
+            publish=publish,
+            linger_s=linger_s,
+        )
+        writer.start()
+        return SqliteStore(writer, Readers(file), release)
+
+    try:
+        store = await loop.run_in_executor(None, opened)
+    except (sqlite3.Error, OSError) as error:
+        raise translated(error, os.fspath(path)) from None
+    if not read_only:
+        _warn_of_wal_reset_bug()
+    return store
+
+
+def _readable(file: Path) -> SqliteStore:
+    if check_file(file) == 0:
+        raise StoreError("There is no database here.", code="no_such_database", at=str(file))
+    return SqliteStore(None, Readers(file), lambda: None)
+
+
+_warned = False
+
+
+def _warn_of_wal_reset_bug() -> None:
+    """Say once per process that a tool writing beside us could do harm with this SQLite."""
+    global _warned
+    if not _warned and has_wal_reset_bug(sqlite3.sqlite_version_info):
+        _warned = True
+        log.warning(
+            "SQLite %s can damage a database that two connections write to at the same time "
+            "(fixed in 3.51.3). Antiphon writes through one; do not write to the file with "
+            "other tools while it runs.",
+            sqlite3.sqlite_version,
+        )

@@ -1,0 +1,234 @@
+"""What a command's function works with: the writer's connection, inside one savepoint.
+
+Nothing here commits or rolls back; that is the writer's part. A function that answers
+`Denied` has everything undone that it did, except what it passed to `note_late`.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from antiphon.core.blocks import Message
+from antiphon.core.commands import Quarantine
+from antiphon.core.events import DurableEvent, encode_event
+from antiphon.core.ids import ConversationId, MessageId, OperationId, RunId, SessionId, TenantId
+from antiphon.core.records import Call, Conversation, Run, StoredEvent
+from antiphon.errors import NotFound
+from antiphon.stores.sqlite.places import place, span
+from antiphon.stores.sqlite.rows import (
+    ATTEMPT,
+    CALL,
+    CONVERSATION,
+    MESSAGE_COLUMNS,
+    RUN,
+    AttemptRow,
+    CallRow,
+    ConversationRow,
+    RunRow,
+    message_record,
+)
+
+Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
+
+
+class Transaction:
+    """One unit of work on the writer's connection."""
+
+    def __init__(self, connection: sqlite3.Connection, new_key: Callable[[], bytes]) -> None:
+        self._connection = connection
+        self._new_key = new_key
+        self._keys: dict[TenantId, bytes] = {}
+        self.events: list[StoredEvent] = []
+        self.late: list[Quarantine] = []
+
+    # Statements.
+
+    def execute(self, sql: str, parameters: Parameters = ()) -> int:
+        """Carry out a statement and return how many rows it changed."""
+        return self._connection.execute(sql, parameters).rowcount
+
+    def one(self, sql: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
+        """Return the first row, or None."""
+        row: tuple[Any, ...] | None = self._connection.execute(sql, parameters).fetchone()
+        return row
+
+    def all(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
+        """Return every row."""
+        return self._connection.execute(sql, parameters).fetchall()
+
+    # Rows.
+
+    def conversation(self, conversation: ConversationId) -> ConversationRow:
+        """Return the row that everything is compared with. Raises `NotFound`."""
+        row = self.one(CONVERSATION + "WHERE c.id = ?", (conversation,))
+        if row is None:
+            raise NotFound("There is no such conversation.", at=conversation)
+        return ConversationRow._make(row)
+
+    def run(self, conversation: ConversationId, run: RunId) -> RunRow:
+        """Return a run of this conversation. Raises `NotFound`."""
+        row = self.one(RUN + "WHERE r.id = ? AND c.id = ?", (run, conversation))
+        if row is None:
+            raise NotFound("There is no such run in this conversation.", at=run)
+        return RunRow._make(row)
+
+    def attempt(self, conversation: ConversationId, operation: OperationId) -> AttemptRow:
+        """Return the newest attempt of an operation. Raises `NotFound`."""
+        row = self.one(
+            ATTEMPT + "WHERE m.operation = ? AND c.id = ? ORDER BY a.number DESC LIMIT 1",
+            (operation, conversation),
+        )
+        if row is None:
+            raise NotFound("There is no such operation in this conversation.", at=operation)
+        return AttemptRow._make(row)
+
+    def newest_attempt(self, manifest: int | None) -> AttemptRow | None:
+        """Return the newest attempt under the manifest at this place, or None."""
+        row = self.one(ATTEMPT + "WHERE a.manifest = ? ORDER BY a.number DESC LIMIT 1", (manifest,))
+        return None if row is None else AttemptRow._make(row)
+
+    def call(self, run: RunRow, call_id: str) -> CallRow:
+        """Return a row of the ledger. Raises `NotFound`."""
+        row = self.one(CALL + "WHERE l.run = ? AND l.call_id = ?", (run.place, call_id))
+        if row is None:
+            raise NotFound("There is no such call in this run.", at=call_id)
+        return CallRow._make(row)
+
+    def calls_of_run(self, run: RunRow) -> list[CallRow]:
+        """Return the run's ledger rows, oldest first."""
+        rows = self.all(CALL + "WHERE l.run = ? ORDER BY l.place", (run.place,))
+        return [CallRow._make(row) for row in rows]
+
+    def message_place(self, number: int, message: MessageId | None) -> int | None:
+        """Return where a message stands, or None where there is none."""
+        row = self.one(
+            "SELECT place FROM message WHERE place >> 32 = ? AND id = ?", (number, message)
+        )
+        return None if row is None else int(row[0])
+
+    def message(self, c: ConversationRow, message: MessageId) -> Message | None:
+        """Return a message with its parent's id, or None."""
+        columns = ", ".join(f"m.{column}" for column in MESSAGE_COLUMNS.split(", "))
+        row = self.one(
+            f"""SELECT {columns}, p.id, s.id FROM message AS m
+            LEFT JOIN message AS p ON p.place = m.parent
+            LEFT JOIN session AS s ON s.place = m.session
+            WHERE m.place >> 32 = ? AND m.id = ?""",
+            (c.number, message),
+        )
+        if row is None:
+            return None
+        sessions = {} if row[8] is None else {row[8]: SessionId(row[-1])}
+        return message_record(row, c.id, row[-2], sessions)
+
+    def next_place(self, table: str, number: int) -> int:
+        """Return the key of the next row of this conversation in `table`."""
+        first, last = span(number)
+        row = self.one(
+            f"SELECT place FROM {table} WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 1",
+            (first, last),
+        )
+        return (first if row is None else int(row[0])) + 1
+
+    def tenant_key(self, tenant: TenantId) -> bytes:
+        """Return the tenant's digest key, made at first use."""
+        key = self._keys.get(tenant)
+        if key is None:
+            self.execute(
+                "INSERT INTO tenant (id, digest_key) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                (tenant, self._new_key()),
+            )
+            row = self.one("SELECT digest_key FROM tenant WHERE id = ?", (tenant,))
+            assert row is not None
+            key = self._keys[tenant] = row[0]
+        return key
+
+    def forget(self) -> None:
+        """Drop what was learned in a savepoint that is being undone."""
+        self._keys.clear()
+
+    # Answers.
+
+    def conversation_record(self, conversation: ConversationId) -> Conversation:
+        """Return the conversation as it stands now."""
+        c = self.conversation(conversation)
+        return c.record(self.deletions(c.number))
+
+    def deletions(self, number: int) -> frozenset[MessageId]:
+        """Return what is deleted now."""
+        rows = self.all(
+            """SELECT m.id FROM deletion AS d JOIN message AS m ON m.place = d.message
+            WHERE d.message BETWEEN ? AND ?""",
+            span(number),
+        )
+        return frozenset(row[0] for row in rows)
+
+    def run_record(self, run: int) -> Run:
+        """Return the run at this place as it stands now."""
+        row = self.one(RUN + "WHERE r.place = ?", (run,))
+        assert row is not None
+        return RunRow._make(row).record()
+
+    def call_record(self, call: int) -> Call:
+        """Return the ledger row at this place as it stands now."""
+        row = self.one(CALL + "WHERE l.place = ?", (call,))
+        assert row is not None
+        return CallRow._make(row).record()
+
+    # Events and quarantine.
+
+    def tell(self, c: ConversationRow, now_ms: int, *events: DurableEvent) -> None:
+        """Number `events` and write them; readers hear of them once they are durable."""
+        row = self.one(
+            "UPDATE conversation SET last_event = last_event + ? WHERE number = ? "
+            "RETURNING last_event",
+            (len(events), c.number),
+        )
+        assert row is not None
+        seq = int(row[0]) - len(events)
+        for event in events:
+            seq += 1
+            data = encode_event(event)
+            self.execute(
+                "INSERT INTO event (place, at_ms, data) VALUES (?, ?, ?)",
+                (place(c.number, seq), now_ms, data),
+            )
+            self.events.append(
+                StoredEvent(
+                    conversation=c.id,
+                    seq=seq,
+                    at_ms=now_ms,
+                    run=getattr(event, "run", None),
+                    data=msgspec.Raw(data),
+                )
+            )
+
+    def put_aside(self, command: Quarantine) -> None:
+        """Write what came too late to the quarantine."""
+        number = self.conversation(command.conversation).number
+        self.execute(
+            "INSERT INTO quarantine (place, operation, generation, reason, data, at_ms) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (
+                self.next_place("quarantine", number),
+                command.operation,
+                command.generation,
+                command.reason,
+                command.data,
+                command.now_ms,
+            ),
+        )
+
+    def note_late(self, command: Quarantine) -> None:
+        """Put this aside even though the command that brought it is denied."""
+        self.late.append(command)
+
+    def operation_at(self, manifest: int) -> OperationId:
+        """Return the id of the operation whose manifest stands at this place."""
+        row = self.one("SELECT operation FROM manifest WHERE place = ?", (manifest,))
+        assert row is not None
+        return OperationId(row[0])

@@ -1,0 +1,193 @@
+"""One function moves an attempt, by a row of the table.
+
+The statement carries the row's conditions, so the store decides even if the caller's picture
+is old. Where no row changed, the same facts are given to `core.dispatch.step`, which says
+which condition failed; if it says that none did, the store and the table disagree, and that
+is our own fault.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from antiphon.core.commands import Fence
+from antiphon.core.dispatch import TABLE, Condition, Denied, Event, Facts, Row, State, step
+from antiphon.core.ids import Digest, NodeId, RunId
+from antiphon.errors import InternalError
+from antiphon.stores.sqlite.conditions import CONDITIONS, CONVERSATION_EFFECTS, update
+from antiphon.stores.sqlite.rows import AttemptRow, pack, unpack
+from antiphon.stores.sqlite.transaction import Transaction
+
+ROWS: Final = {event: tuple(row for row in TABLE if row.event is event) for event in Event}
+
+# When a state was reached, for people; a resumed answer keeps its first opening.
+_TIMES: Final = {
+    State.DISPATCHING: "accepted_ms = coalesce(a.accepted_ms, :now_ms)",
+    State.SENT: "written_ms = :now_ms",
+    State.STREAMING: "opened_ms = coalesce(a.opened_ms, :now_ms)",
+    State.COMMITTED: "ended_ms = :now_ms",
+    State.FAILED: "ended_ms = :now_ms",
+    State.CANCELED: "ended_ms = :now_ms",
+    State.CLOSED: "ended_ms = coalesce(a.ended_ms, :now_ms)",
+}
+
+# The facts are read by the unchanged map, whatever a test has done to the one that decides.
+_IDLE: Final = CONDITIONS[Condition.RUN_IDLE]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What the caller brings to a transition; the rest is read in the transaction."""
+
+    now_ms: int
+    fence: Fence | None = None
+    generation: int = 0
+    request_digest: Digest | None = None
+    line_legal: bool = False
+    whole_answer: bool = False
+    definite: bool = False
+    honours_key: bool = False
+    proof: str | None = None
+    attempts_allowed: int = 0
+    names_run: RunId | None = None
+    handle: str | None = None
+    error_code: str | None = None
+    deadline_ms: int = 0
+
+    def parameters(self, attempt: AttemptRow) -> dict[str, Any]:
+        """Return the parameters of a statement that moves `attempt`."""
+        return {
+            "manifest": attempt.manifest,
+            "number": attempt.number,
+            "operation": attempt.operation,
+            "now_ms": self.now_ms,
+            "my_node": self.fence.node if self.fence else None,
+            "my_epoch": self.fence.epoch if self.fence else 0,
+            "my_generation": self.generation,
+            "my_request_digest": pack(self.request_digest) if self.request_digest else None,
+            "line_legal": self.line_legal,
+            "whole_answer": self.whole_answer,
+            "definite": self.definite,
+            "honours_key": self.honours_key,
+            "proof": self.proof,
+            "attempts_allowed": self.attempts_allowed,
+            "names_run": self.names_run,
+            "handle": self.handle,
+            "error_code": self.error_code,
+            "deadline_ms": self.deadline_ms,
+        }
+
+
+def move(
+    tx: Transaction,
+    attempt: AttemptRow,
+    event: Event,
+    claim: Claim,
+    *assignments: str,
+) -> Row | Denied:
+    """Move `attempt` by `event` and do what the row says to it and to its conversation.
+
+    Args:
+        tx: The transaction.
+        attempt: The operation's newest attempt, as read in this transaction.
+        event: What happened.
+        claim: What the caller brings.
+        assignments: Further columns to set, as SQL over the claim's parameters.
+
+    Raises:
+        IllegalTransition: The table has no row for this state and event.
+    """
+    parameters = claim.parameters(attempt)
+    for row in ROWS[event]:
+        sets = [*assignments]
+        if row.target in _TIMES:
+            sets.append(_TIMES[row.target])
+        if tx.execute(update(row, sets), parameters):
+            _move_conversation(tx, attempt, row)
+            return row
+    return why_not(tx, attempt, event, claim)
+
+
+def _move_conversation(tx: Transaction, attempt: AttemptRow, row: Row) -> None:
+    sets = [CONVERSATION_EFFECTS[e] for e in row.effects if e in CONVERSATION_EFFECTS]
+    if sets:
+        tx.execute(
+            f"UPDATE conversation SET {', '.join(sets)} WHERE number = :manifest >> 32",
+            {"manifest": attempt.manifest, "operation": attempt.operation},
+        )
+
+
+def why_not_prepared(tx: Transaction, run: int, claim: Claim) -> Denied:
+    """Return the condition that forbids a first attempt for the run at this place."""
+    found = tx.one(f"SELECT r.ended_ms IS NULL, ({_IDLE}) FROM run AS r WHERE r.place = ?", (run,))
+    assert found is not None
+    answer = step(
+        Facts(run_open=bool(found[0]), run_idle=bool(found[1]), line_legal=claim.line_legal),
+        Event.PREPARE,
+    )
+    if isinstance(answer, Denied):
+        return answer
+    raise InternalError("The store refused what the table allows.", code="table_mismatch")
+
+
+def why_not(tx: Transaction, attempt: AttemptRow, event: Event, claim: Claim) -> Denied:
+    """Return the condition of core's table that forbids `event` on the stored facts."""
+    answer = step(facts(tx, attempt, claim), event)
+    if isinstance(answer, Denied):
+        return answer
+    raise InternalError(
+        f"The store refused {event} from {attempt.state}, which the table allows.",
+        code="table_mismatch",
+        at=attempt.operation,
+    )
+
+
+def facts(tx: Transaction, attempt: AttemptRow, claim: Claim) -> Facts:
+    """Return all that the table's conditions compare, as it stands in this transaction."""
+    found = tx.one(
+        f"""SELECT c.revision, c.cancel_generation, c.active_operation, r.ended_ms IS NULL,
+          ({_IDLE})
+        FROM run AS r JOIN conversation AS c ON c.number = r.place >> 32 WHERE r.place = ?""",
+        (attempt.run_place,),
+    )
+    assert found is not None
+    fence = claim.fence
+    return Facts(
+        state=State(attempt.state),
+        operation=attempt.operation,
+        generation=attempt.generation,
+        owner=attempt.node,
+        owner_epoch=attempt.epoch,
+        owner_epoch_current=_epoch(tx, attempt.node),
+        deadline_ms=attempt.deadline_ms,
+        handle=attempt.handle,
+        sent_again=bool(attempt.sent_again),
+        base_revision=attempt.base_revision,
+        base_cancel_generation=attempt.base_cancel_generation,
+        request_digest=unpack(attempt.request_digest),
+        attempts_made=attempt.number,
+        revision=found[0],
+        cancel_generation=found[1],
+        active_operation=found[2],
+        run_open=bool(found[3]),
+        run_idle=bool(found[4]),
+        my_node=fence.node if fence else None,
+        my_epoch=fence.epoch if fence else 0,
+        my_epoch_current=_epoch(tx, fence.node) if fence else 0,
+        my_generation=claim.generation,
+        now_ms=claim.now_ms,
+        my_request_digest=claim.request_digest,
+        line_legal=claim.line_legal,
+        whole_answer=claim.whole_answer,
+        definite=claim.definite,
+        honours_key=claim.honours_key,
+        proof=claim.proof,
+        attempts_allowed=claim.attempts_allowed,
+        names_run=claim.names_run == attempt.run,
+    )
+
+
+def _epoch(tx: Transaction, node: NodeId | None) -> int:
+    row = tx.one("SELECT epoch FROM node WHERE id = ?", (node,))
+    return 0 if row is None else int(row[0])

@@ -1,0 +1,224 @@
+"""The writer: one thread, one connection, one commit for all that waits.
+
+While a commit is being flushed, requests gather; the next transaction takes up to 128 of
+them, each in a savepoint of its own, so that one that fails leaves no trace and the others go
+on. Only after the commit does any caller hear of its result. There is no timer: the flush
+before is the window in which a batch gathers. The one exception are requests that nobody
+waits for (`submit`): alone they linger for a moment, to ride along with the next that comes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from antiphon.core.dispatch import Denied
+from antiphon.core.records import StoredEvent
+from antiphon.errors import AntiphonError, NotDurable, StoreError
+from antiphon.stores.sqlite.connections import constraint, not_durable, translated
+from antiphon.stores.sqlite.transaction import Transaction
+
+BATCH: Final = 128
+LINGER_S: Final = 0.25
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """Work for the writer, and the future that waits for it."""
+
+    work: Callable[[Transaction], Any]
+    future: asyncio.Future[Any]
+    waits: bool = True
+
+
+@dataclass(slots=True)
+class _Outcome:
+    request: Request
+    result: Any = None
+    error: BaseException | None = None
+
+
+class BatchLost(Exception):
+    """The transaction of the whole batch is gone; nothing of it was kept."""
+
+
+class Writer:
+    """Carries out requests in the order in which they came."""
+
+    def __init__(
+        self,
+        connect: Callable[[], sqlite3.Connection],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        new_key: Callable[[], bytes],
+        publish: Callable[[list[StoredEvent]], None],
+        linger_s: float = LINGER_S,
+    ) -> None:
+        self._connect = connect
+        self._connection: sqlite3.Connection | None = None
+        self._loop = loop
+        self._new_key = new_key
+        self._publish = publish
+        self._linger_s = linger_s
+        self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="antiphon-writer", daemon=True)
+        self._closed = False
+
+    def start(self) -> None:
+        """Open the connection and begin; blocks, so call it off the loop."""
+        self._connection = self._connect()
+        self._thread.start()
+
+    def put(self, request: Request) -> None:
+        """Queue a request; called on the loop."""
+        if self._closed:
+            raise StoreError("The store is closed.", code="store_closed")
+        self._queue.put(request)
+
+    def nudge(self) -> None:
+        """Somebody waits after all for what was queued: do not linger."""
+        if not self._closed:
+            self._queue.put(_NUDGE)
+
+    def stop(self) -> None:
+        """Take no more requests; what was queued is still carried out."""
+        if not self._closed:
+            self._closed = True
+            self._queue.put(None)
+
+    def join(self) -> None:
+        """Wait until the connection is closed; blocks."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        more = True
+        while more:
+            batch, more = self._gather()
+            if batch:
+                self._commit(batch)
+        if self._connection is not None:
+            self._connection.close()
+
+    def _gather(self) -> tuple[list[Request], bool]:
+        """Return the next requests, and whether more may come."""
+        batch: list[Request] = []
+        somebody_waits = False
+        while len(batch) < BATCH:
+            try:
+                if somebody_waits:
+                    request = self._queue.get_nowait()
+                else:
+                    request = self._queue.get(timeout=self._linger_s if batch else None)
+            except queue.Empty:
+                break
+            if request is None:
+                return batch, False
+            if request is _NUDGE:
+                somebody_waits = bool(batch)
+                continue
+            batch.append(request)
+            somebody_waits = somebody_waits or request.waits
+        return batch, True
+
+    def _commit(self, batch: list[Request]) -> None:
+        events: list[StoredEvent] = []
+        try:
+            connection = self._opened()
+            connection.execute("BEGIN IMMEDIATE")
+            tx = Transaction(connection, self._new_key)
+            outcomes = [_carry_out(connection, tx, request) for request in batch]
+            connection.execute("COMMIT")
+            events = tx.events
+        except (BatchLost, sqlite3.Error, StoreError) as error:
+            cause = error.__cause__ if isinstance(error, BatchLost) else error
+            lost = cause if isinstance(cause, NotDurable) else not_durable(cause or error)
+            outcomes = [_Outcome(request, error=lost) for request in batch]
+            events = []
+            self._recover()
+        self._tell(events, outcomes)
+
+    def _opened(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+    def _recover(self) -> None:
+        """Leave no transaction open; where that fails, begin anew with another connection."""
+        if self._connection is None:
+            return
+        try:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._connection.close()
+            self._connection = None
+
+    def _tell(self, events: list[StoredEvent], outcomes: list[_Outcome]) -> None:
+        def deliver() -> None:
+            if events:
+                self._publish(events)
+            for outcome in outcomes:
+                future = outcome.request.future
+                if future.done():  # its caller was canceled; the work was done all the same
+                    continue
+                if outcome.error is not None:
+                    future.set_exception(outcome.error)
+                else:
+                    future.set_result(outcome.result)
+
+        try:
+            self._loop.call_soon_threadsafe(deliver)
+        except RuntimeError:
+            return  # the loop is closed: nobody is left to be told
+
+
+def _carry_out(connection: sqlite3.Connection, tx: Transaction, request: Request) -> _Outcome:
+    """Do one request's work in a savepoint.
+
+    Raises:
+        BatchLost: SQLite has given up the whole transaction.
+    """
+    told = len(tx.events)
+    outcome = _Outcome(request)
+    connection.execute("SAVEPOINT request")
+    try:
+        outcome.result = request.work(tx)
+    except sqlite3.IntegrityError as error:
+        outcome.result = Denied(constraint(error))
+    except sqlite3.Error as error:
+        if not connection.in_transaction or _is_fatal(error):
+            raise BatchLost from error
+        outcome.error = translated(error)
+    except AntiphonError as error:
+        outcome.error = error
+    except Exception as error:  # noqa: BLE001 - the caller is told; the batch goes on
+        outcome.error = error
+    if outcome.error is not None or isinstance(outcome.result, Denied):
+        connection.execute("ROLLBACK TO request")
+        del tx.events[told:]
+        tx.forget()
+        for late in tx.late:
+            tx.put_aside(late)
+    tx.late.clear()
+    connection.execute("RELEASE request")
+    return outcome
+
+
+def _is_fatal(error: sqlite3.Error) -> bool:
+    """Whether nothing after this error can be trusted to be kept."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_NOMEM,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_BUSY,
+    )
+
+
+_NUDGE: Final = Request(work=lambda tx: None, future=None)  # type: ignore[arg-type] # never delivered
