@@ -49,7 +49,7 @@ from antiphon.core.ids import (
     SessionId,
 )
 from antiphon.core.manifest import Manifest, Purpose, manifest_digest
-from antiphon.core.records import Attempt, CallState, Conversation, Run, RunKind, RunOptions, Runner
+from antiphon.core.records import Attempt, CallState, Conversation, Run, RunKind, Runner, RunOptions
 from antiphon.stores.base import Store
 
 T = TypeVar("T")

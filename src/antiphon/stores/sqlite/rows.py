@@ -124,6 +124,8 @@ class RunRow(NamedTuple):
     options: bytes
     input: MessageId | None
     asked_parent: MessageId | None
+    at_root: int
+    seq: int
     session_id: SessionId | None
     leaf: MessageId | None
     head_left: MessageId | None
@@ -157,6 +159,7 @@ class RunRow(NamedTuple):
             options=_options(self.options),
             input=self.input,
             asked_parent=self.asked_parent,
+            at_root=bool(self.at_root),
             session=self.session_id,
             leaf=self.leaf,
             head_left=self.head_left,
@@ -171,13 +174,13 @@ class RunRow(NamedTuple):
             created_ms=self.created_ms,
             started_ms=self.started_ms,
             ended_ms=self.ended_ms,
-            seq=self.place & 0xFFFFFFFF,
+            seq=self.seq,
         )
 
 
 RUN: Final = """
-SELECT r.place, r.id, c.id, r.kind, r.status, r.options, r.input, r.asked_parent, s.id, r.leaf,
-       r.head_left, r.answer, r.partial, r.committed, r.first_operation, r.operation, r.node,
+SELECT r.place, r.id, c.id, r.kind, r.status, r.options, r.input, r.asked_parent, r.at_root, r.seq,
+       s.id, r.leaf, r.head_left, r.answer, r.partial, r.committed, r.first_operation, r.operation, r.node,
        r.epoch, r.error_code, r.end_code, r.input_tokens, r.output_tokens, r.created_ms,
        r.started_ms, r.ended_ms
 FROM run AS r JOIN conversation AS c ON c.number = r.place >> 32

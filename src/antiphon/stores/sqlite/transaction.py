@@ -181,8 +181,11 @@ class Transaction:
 
     # Events and quarantine.
 
-    def tell(self, c: ConversationRow, now_ms: int, *events: DurableEvent) -> None:
-        """Number `events` and write them; readers hear of them once they are durable."""
+    def tell(self, c: ConversationRow, now_ms: int, *events: DurableEvent) -> int:
+        """Number `events`, write them and return the last number.
+
+        Readers hear of them once they are durable.
+        """
         row = self.one(
             "UPDATE conversation SET last_event = last_event + ? WHERE number = ? "
             "RETURNING last_event",
@@ -206,6 +209,7 @@ class Transaction:
                     data=msgspec.Raw(data),
                 )
             )
+        return seq
 
     def put_aside(self, command: Quarantine) -> None:
         """Write what came too late to the quarantine."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from antiphon.core.blocks import Status
+from antiphon.core.blocks import Status, encode_blocks
 from antiphon.core.commands import CommitAnswer, ConflictAnswer, NewCall, Quarantine, Then
 from antiphon.core.dispatch import Denied, Effect, Event, Row, State
 from antiphon.core.events import (
+    CallChanged,
     Committed,
     DispatchChanged,
     DurableEvent,
@@ -50,7 +51,7 @@ def commit(tx: Transaction, command: CommitAnswer) -> Run | Denied:
     )
     place = insert_message(tx, c, message, base_revision=attempt.base_revision)
     for position, call in enumerate(command.calls):
-        _bear(tx, c, run, place, attempt, position, call)
+        _bear(tx, c, run, place, attempt, position, call, command.now_ms)
     if run.committed == 0:
         settle(tx, c, run.input, Status.SUCCESS)
     follows = Effect.FOLLOW_HEAD in row.effects and c.head == run.head_left
@@ -79,6 +80,13 @@ def commit(tx: Transaction, command: CommitAnswer) -> Run | Denied:
             calls=tuple(call.call_id for call in command.calls),
         )
     ]
+    events += (
+        CallChanged(
+            run=run.id, call=call.call_id, name=call.name, state=CallState.ERROR, code=call.code
+        )
+        for call in command.calls
+        if call.code is not None
+    )
     if follows:
         events.append(HeadMoved(head=message.id))
     if status != run.status:
@@ -123,11 +131,13 @@ def _bear(
     attempt: AttemptRow,
     position: int,
     call: NewCall,
+    now_ms: int,
 ) -> None:
     tx.execute(
         """INSERT INTO call (place, run, message, call_id, position, name, arguments,
-          arguments_digest, generation, runner, read_only, idempotent, state, idempotency_key)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+          arguments_digest, generation, runner, read_only, idempotent, idempotency_key, state,
+          code, content, ended_ms)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             tx.next_place("call", c.number),
             run.place,
@@ -141,8 +151,11 @@ def _bear(
             call.runner,
             call.read_only,
             call.idempotent,
-            CallState.PENDING,
             call.idempotency_key,
+            CallState.PENDING if call.code is None else CallState.ERROR,
+            call.code,
+            None if call.code is None else encode_blocks(call.content),
+            None if call.code is None else now_ms,
         ),
     )
 

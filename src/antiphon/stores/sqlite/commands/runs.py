@@ -47,8 +47,8 @@ def start(tx: Transaction, command: StartRun) -> Run | Denied:
     """Make the run durable, or answer with the one that it repeats."""
     c = tx.conversation(command.conversation)
     known = _by_key(tx, c, command)
-    if known is None and command.input is not None:
-        known = _by_input(tx, c, command.input, command.asked_parent)
+    if known is None:
+        known = _by_input(tx, c, command)
     if isinstance(known, Denied):
         return known
     if known is not None:
@@ -62,10 +62,11 @@ def start(tx: Transaction, command: StartRun) -> Run | Denied:
     if queued[0] >= command.max_queued:
         return Denied("queue_full")
     place = tx.next_place("run", c.number)
+    seq = tx.tell(c, command.now_ms, RunChanged(run=command.run, status=RunStatus.QUEUED))
     tx.execute(
         """INSERT INTO run (place, id, kind, status, options, input, input_waiting,
-          asked_parent, created_ms)
-        VALUES (?, ?, ?, 'queued', ?, ?, ?, ?, ?)""",
+          asked_parent, at_root, seq, created_ms)
+        VALUES (?, ?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?)""",
         (
             place,
             command.run,
@@ -74,12 +75,13 @@ def start(tx: Transaction, command: StartRun) -> Run | Denied:
             command.input.id if command.input else None,
             _write_message(command.input) if command.input else None,
             command.asked_parent,
+            command.at_root,
+            seq,
             command.now_ms,
         ),
     )
     if command.key is not None:
         _remember(tx, command.key, place)
-    tx.tell(c, command.now_ms, RunChanged(run=command.run, status=RunStatus.QUEUED))
     return tx.run_record(place)
 
 
@@ -106,30 +108,29 @@ def _remember(tx: Transaction, key: StartKey, run: int) -> None:
     )
 
 
-def _by_input(
-    tx: Transaction, c: ConversationRow, message: Message, asked_parent: MessageId | None
-) -> int | Denied | None:
+def _by_input(tx: Transaction, c: ConversationRow, command: StartRun) -> int | Denied | None:
     """Find the run whose input this message is already, placed or still waiting."""
-    found = tx.one(
-        """SELECT place, asked_parent, input_waiting FROM run
-        WHERE place BETWEEN ? AND ? AND ended_ms IS NULL AND input = ?""",
-        (*span(c.number), message.id),
-    )
-    stored = tx.message(c, message.id)
-    if stored is None and (found is None or found[2] is None):
+    message = command.input
+    if message is None:
         return None
-    if stored is not None and found is None:
+    stored = tx.message(c, message.id)
+    if stored is not None:
         found = tx.one(
-            "SELECT place, asked_parent, NULL FROM run WHERE id = ? AND input = ?",
+            "SELECT place, asked_parent, at_root FROM run WHERE id = ? AND input = ?",
             (stored.run, message.id),
         )
-    if stored is None and found is not None:
-        stored = _read_message(found[2])
-    if found is None or stored is None or found[1] != asked_parent:
+    else:
+        waiting = tx.one(
+            """SELECT place, asked_parent, at_root, input_waiting FROM run
+            WHERE place BETWEEN ? AND ? AND ended_ms IS NULL AND input = ?""",
+            (*span(c.number), message.id),
+        )
+        if waiting is None:
+            return None
+        found, stored = waiting[:3], _read_message(waiting[3])
+    if found is None or found[1:] != (command.asked_parent, command.at_root):
         return Denied("message_id_conflict")
-    if not same_input(tx, c, stored, message):
-        return Denied("message_id_conflict")
-    return int(found[0])
+    return int(found[0]) if same_input(tx, c, stored, message) else Denied("message_id_conflict")
 
 
 def place_run(tx: Transaction, command: PlaceRun) -> Run | Denied:

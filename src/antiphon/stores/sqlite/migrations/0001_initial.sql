@@ -100,6 +100,8 @@ CREATE TABLE run (
   input TEXT,
   input_waiting BLOB,
   asked_parent TEXT,
+  at_root INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
   session INTEGER,
   leaf TEXT,
   head_left TEXT,
