@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from antiphon.adapters.base import HttpVerdict, Parsed, Reader
-from antiphon.adapters.openai_chat import parse
+from antiphon.adapters.openai_chat import errors, parse, read
 from antiphon.adapters.openai_chat.profile import (
     OPENAI_CHAT,
     WIRE_FACTS,
@@ -70,17 +70,13 @@ class OpenAIChat:
 
     def reader(self, content_type: str) -> Reader:
         """Return a reader for an answer of this content type."""
-        from antiphon.adapters.openai_chat import read
-
         return read.Reader(content_type=content_type)
 
     def classify(
         self, status: int, headers: Mapping[str, str], body: bytes, now_ms: int
     ) -> HttpVerdict:
         """Return what an answer with a status other than 200 means."""
-        from antiphon.adapters.openai_chat import read
-
-        return read.classify(status, headers, body, now_ms)
+        return errors.classify(status, headers, body, now_ms)
 
     def parse(self, request: Mapping[str, object]) -> Parsed:
         """Return a client's request as our graph."""

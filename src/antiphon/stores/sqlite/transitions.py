@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from antiphon.core.commands import Fence
-from antiphon.core.dispatch import TABLE, Condition, Denied, Event, Facts, Row, State, step
+from antiphon.core.dispatch import (
+    TABLE,
+    Condition,
+    Denied,
+    Event,
+    Facts,
+    Row,
+    State,
+    rows_for,
+    step,
+)
 from antiphon.core.ids import Digest, NodeId, RunId
 from antiphon.errors import InternalError
 from antiphon.stores.sqlite.conditions import CONDITIONS, CONVERSATION_EFFECTS, update
@@ -94,9 +104,6 @@ def move(
         event: What happened.
         claim: What the caller brings.
         assignments: Further columns to set, as SQL over the claim's parameters.
-
-    Raises:
-        IllegalTransition: The table has no row for this state and event.
     """
     parameters = claim.parameters(attempt)
     for row in ROWS[event]:
@@ -132,7 +139,13 @@ def why_not_prepared(tx: Transaction, run: int, claim: Claim) -> Denied:
 
 
 def why_not(tx: Transaction, attempt: AttemptRow, event: Event, claim: Claim) -> Denied:
-    """Return the condition of core's table that forbids `event` on the stored facts."""
+    """Return the condition of core's table that forbids `event` on the stored facts.
+
+    The state is compared like every other value: who reports on an attempt that was canceled
+    or settled meanwhile has lost a race, and drops what it holds.
+    """
+    if not rows_for(attempt.state, event):
+        return Denied("state")
     answer = step(facts(tx, attempt, claim), event)
     if isinstance(answer, Denied):
         return answer
