@@ -144,7 +144,7 @@ def why_not(tx: Transaction, attempt: AttemptRow, event: Event, claim: Claim) ->
     The state is compared like every other value: who reports on an attempt that was canceled
     or settled meanwhile has lost a race, and drops what it holds.
     """
-    if not rows_for(attempt.state, event):
+    if not rows_for(State(attempt.state), event):
         return Denied("state")
     answer = step(facts(tx, attempt, claim), event)
     if isinstance(answer, Denied):
