@@ -13,7 +13,6 @@ as one attempt, and what a foreign attempt sends never reaches it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, assert_never
@@ -21,6 +20,7 @@ from typing import Final, TypeAlias, assert_never
 from msgspec import structs
 
 from antiphon.core.answer import Answer, PartialCall, Piece
+from antiphon.core.arguments import Worth, worth
 from antiphon.core.blocks import Block, Reasoning, Refusal, Text, ToolCall
 from antiphon.core.deltas import (
     ArgumentsDelta,
@@ -37,11 +37,10 @@ from antiphon.core.deltas import (
     TextDelta,
     Usage,
 )
-from antiphon.core.digests import NO_KEY, canonical_json, digest, parse_exact
+from antiphon.core.digests import NO_KEY, digest
 from antiphon.core.ids import CallId
 from antiphon.core.schemas import SchemaCheck
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
-from antiphon.errors import InvalidInput
 
 __all__ = ["Answer", "Assembler", "PartialCall", "Piece"]
 
@@ -110,6 +109,7 @@ class Assembler:
         self._full = False
         self._handle: str | None = None
         self._finish: Finished | None = None
+        self._went_on = False  # content came after the finish
         self._usage = Usage()
         self._ended = False
         self._notes: dict[str, None] = {}
@@ -154,8 +154,8 @@ class Assembler:
         """Nothing more will come: return what it came to.
 
         `cut` is the code of the transport's failure where the body did not reach its own end.
-        It does not matter once the provider has said how it finished: every block was
-        whole by then, and what is lost is an end marker or the usage.
+        It does not matter once the provider has said how it finished and kept to it: every
+        block was whole by then, and what is lost is an end marker or the usage.
         """
         answer = Answer(
             committable=True,
@@ -254,6 +254,7 @@ class Assembler:
             )
             return
         self._finish = delta
+        self._went_on = False
 
     def _place(self, block: int, held: _Held) -> bool:
         if len(self._blocks) >= self._limits.max_blocks:
@@ -297,6 +298,9 @@ class Assembler:
     def _fits(self, size_bytes: int, arguments_bytes: int = 0) -> bool:
         if self._full:
             return False
+        if self._finish is not None and size_bytes:
+            self._went_on = True
+            self._notes["content_after_finish"] = None
         self._size_bytes += size_bytes
         if arguments_bytes > self._limits.max_arguments_bytes:
             limit = self._limits.max_arguments_bytes
@@ -330,6 +334,8 @@ class Assembler:
         if self._finish is None:
             raise self._unfinished(cut)
         if cut is not None:
+            if self._went_on:
+                raise self._unfinished(cut)
             self._notes["cut_after_finish"] = None
         meaning = self._finish.meaning
         if meaning is Meaning.ERROR:
@@ -400,29 +406,26 @@ class Assembler:
         """Return the argument text of a call, parsed for the first time here.
 
         Raises:
-            _Uncommittable: It is half, no object, or no value that can be kept.
+            _Uncommittable: It is half, no object, or nothing that can be kept exactly.
         """
         text = "".join(held.parts)
         if settled and not text.strip():
             text = "{}"
-        try:
-            if held.needs_stop and not held.stopped:
-                raise ValueError
-            json.loads(text)
-        except (ValueError, RecursionError):
-            raise _Uncommittable(
-                "unclosed_arguments",
-                f"The arguments for {held.name or 'a tool'} are not complete.",
-                retryable=settled,
-            ) from None
-        try:
-            value = parse_exact(text)
-            canonical_json(value).encode()
-        except (InvalidInput, UnicodeEncodeError):
-            raise _malformed(f"The arguments for {held.name} cannot be kept exactly.") from None
-        if not isinstance(value, dict):
-            raise _malformed(f"The arguments for {held.name} are no object.")
-        return text
+        name = held.name or "a tool"
+        stopped = held.stopped or not held.needs_stop
+        match worth(text) if stopped else Worth.OPEN:
+            case Worth.WHOLE:
+                return text
+            case Worth.OPEN:
+                raise _Uncommittable(
+                    "unclosed_arguments",
+                    f"The arguments for {name} are not complete.",
+                    retryable=settled,
+                )
+            case Worth.UNFIT:
+                raise _malformed(
+                    f"The arguments for {name} are no object that can be kept exactly."
+                )
 
     def _whole_calls(self, arguments: list[str]) -> tuple[ToolCall, ...]:
         """Return the calls as blocks.

@@ -263,9 +263,9 @@ class Reader:
                 for index, part in enumerate(choice.message.tool_calls or ()):
                     part.index = index
                 self._said(choice.message, deltas)
-        if choice.finish_reason:
+        word = choice.finish_reason
+        if word and word != "null":
             self._tell_openings(deltas)
-            word = choice.finish_reason
             deltas.append(Finished(word, FINISH.get(word, Meaning.UNKNOWN)))
 
     def _said(self, said: _Said, deltas: list[Delta]) -> None:
