@@ -104,9 +104,9 @@ class MessageSequence(msgspec.Struct, frozen=True, kw_only=True):
                     block,
                 )
                 position += 1
-        for order, block in enumerate(self.inputs):
-            at, trust = block_id(INPUTS, order), INPUT_TRUST[type(block)]
-            yield _record(key, at, position + order, Role.USER, trust, block)
+        for order, added in enumerate(self.inputs):
+            at, trust = block_id(INPUTS, order), INPUT_TRUST[type(added)]
+            yield _record(key, at, position + order, Role.USER, trust, added)
 
     def edges(self) -> Iterator[ToolEdge]:
         """Yield every call with its result, in the order of the calls."""

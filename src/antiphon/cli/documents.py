@@ -1,0 +1,214 @@
+"""Files that a person hands us: read whole, within limits, and told apart by what is in them.
+
+A body that cannot be read is one clear error with a code and a place. Nothing is guessed: a
+request is recognised by a field that only its dialect has, or has to be named.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from antiphon.errors import InvalidInput
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+
+COMBINED: Final = frozenset({"from", "request", "graph", "target", "model_profile", "stored"})
+SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+ANTHROPIC_PARTS: Final = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking"})
+BEDROCK_PARTS: Final = frozenset({"text", "toolUse", "toolResult", "reasoningContent"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What was in a file.
+
+    Attributes:
+        name: The file's name, for people.
+        text: The text as it stood there, for excerpts.
+        source: Profile of the request as the file or the caller names it, or None.
+        request: A provider's request, or None.
+        graph: Our own graph, or None.
+        graph_at: Where in the file the graph stands.
+        request_at: Where in the file the request stands; its places follow this.
+        target: The profile that it is meant for, or None.
+        facts: What is known of the model behind the target.
+    """
+
+    name: str
+    text: str
+    source: str | None = None
+    request: Mapping[str, object] | None = None
+    graph: object = None
+    graph_at: str = ""
+    request_at: str = ""
+    target: str | None = None
+    facts: Mapping[str, object]
+
+
+def read_bytes(path: str) -> bytes:
+    """Return the bytes of a file; `-` is standard input.
+
+    Raises:
+        InvalidInput: `unreadable` or `too_large`.
+    """
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with Path(path).open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidInput(f"{error.strerror}.", code="unreadable", at=path) from None
+    if len(data) > MAX_BYTES:
+        raise InvalidInput(
+            f"More than {MAX_BYTES // 2**20} MiB are no request.", code="too_large", at=path
+        )
+    return data
+
+
+def decode(data: bytes, name: str) -> tuple[object, str]:
+    """Return the JSON value of `data`, and its text.
+
+    Raises:
+        InvalidInput: `empty_input`, `invalid_utf8`, `invalid_json`, `too_deep` or
+            `invalid_unicode`, at a line and column where there is one.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InvalidInput(
+            f"Byte {error.start} (line {line}) is no UTF-8.", code="invalid_utf8", at=name
+        ) from None
+    if not text.strip():
+        raise InvalidInput("There is nothing in it.", code="empty_input", at=name)
+    try:
+        value = json.loads(text, parse_constant=_no_constant)
+    except RecursionError:
+        raise InvalidInput("It is nested too deep.", code="too_deep", at=name) from None
+    except json.JSONDecodeError as error:
+        raise InvalidInput(
+            f"Not JSON: {error.msg}.",
+            code="invalid_json",
+            at=f"{name}:{error.lineno}:{error.colno}",
+        ) from None
+    except ValueError as error:
+        raise InvalidInput(f"Not JSON: {error}.", code="invalid_json", at=name) from None
+    if SURROGATE_ESCAPE.search(text):
+        _no_half_characters(value)
+    return value, text
+
+
+def read_document(path: str) -> Document:
+    """Return what is in a file: a request, a graph, or both in one object.
+
+    Raises:
+        InvalidInput: It cannot be read, or is neither.
+    """
+    name = "standard input" if path == "-" else path
+    value, text = decode(read_bytes(path), name)
+    if isinstance(value, list):
+        return Document(name=name, text=text, graph=value, facts={})
+    if not isinstance(value, dict):
+        raise InvalidInput(
+            "A request is a JSON object; a graph is an object or an array.",
+            code="wrong_shape",
+            at=name,
+        )
+    if "nodes" in value:
+        return Document(name=name, text=text, graph=value, facts={})
+    if value.keys() <= COMBINED and not COMBINED.isdisjoint(value):
+        return _combined(value, name, text)
+    return Document(name=name, text=text, request=value, facts={})
+
+
+def _combined(value: Mapping[str, object], name: str, text: str) -> Document:
+    request, graph = value.get("request"), value.get("graph")
+    if request is not None and not isinstance(request, dict):
+        raise InvalidInput("A request is a JSON object.", code="wrong_shape", at="request")
+    if request is None and graph is None:
+        raise InvalidInput("It holds neither a request nor a graph.", code="wrong_shape", at=name)
+    facts = value.get("model_profile") or {}
+    if not isinstance(facts, dict):
+        raise InvalidInput("Facts are a JSON object.", code="wrong_shape", at="model_profile")
+    return Document(
+        name=name,
+        text=text,
+        source=_word(value, "from"),
+        request=request,
+        request_at="request",
+        graph=graph,
+        graph_at="graph",
+        target=_word(value, "target"),
+        facts=facts,
+    )
+
+
+def _word(value: Mapping[str, object], field: str) -> str | None:
+    word = value.get(field)
+    if word is not None and not isinstance(word, str):
+        raise InvalidInput("The name of a profile is a string.", code="wrong_shape", at=field)
+    return word
+
+
+def recognise(request: Mapping[str, object]) -> str:
+    """Return the dialect of a request, by what only that dialect has.
+
+    Raises:
+        InvalidInput: `unrecognised`: it could be none that we know.
+    """
+    if "contents" in request:
+        return "gemini"
+    if "input" in request:
+        return "gemini-interactions" if "system_instruction" in request else "openai-responses"
+    if "messages" in request:
+        parts = list(_parts(request.get("messages")))
+        untyped = any("type" not in part and part.keys() <= BEDROCK_PARTS for part in parts)
+        if "toolConfig" in request or "inferenceConfig" in request or untyped:
+            return "bedrock"
+        kinds = {part.get("type") for part in parts}
+        if "system" in request or "anthropic_version" in request or kinds & ANTHROPIC_PARTS:
+            return "anthropic"
+        return "openai-chat"
+    raise InvalidInput(
+        "This is no request of a provider that we know, and no graph. Name its dialect with --from.",
+        code="unrecognised",
+    )
+
+
+def _parts(messages: object) -> Iterator[Mapping[str, object]]:
+    """Yield the content parts of all messages."""
+    for message in messages if isinstance(messages, list) else ():
+        content = message.get("content") if isinstance(message, dict) else None
+        for part in content if isinstance(content, list) else ():
+            if isinstance(part, dict) and part:
+                yield part
+
+
+def _no_constant(word: str) -> object:
+    raise ValueError(f"{word} is no JSON value")
+
+
+def _no_half_characters(value: object) -> None:
+    todo: list[tuple[str, object]] = [("", value)]
+    while todo:
+        path, node = todo.pop()
+        if isinstance(node, dict):
+            todo += [(f"{path}.{name}", inner) for name, inner in node.items()]
+        elif isinstance(node, list):
+            todo += [(f"{path}[{number}]", inner) for number, inner in enumerate(node)]
+        elif isinstance(node, str) and not node.isascii():
+            try:
+                node.encode()
+            except UnicodeEncodeError:
+                raise InvalidInput(
+                    "The text holds half a surrogate pair, which no request can carry.",
+                    code="invalid_unicode",
+                    at=path.lstrip(".") or "the root",
+                ) from None
