@@ -12,6 +12,7 @@ for connecting: how long to wait for an answer is the engine's decision.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
 from types import SimpleNamespace
@@ -217,7 +218,8 @@ class HttpReply:
         a read that was canceled may be repeated: nothing is lost by it.
 
         Raises:
-            Cut: The connection broke before the body's own end, or was closed here.
+            Cut: The connection ended before the body did: `disconnected` or `reset` by the
+                provider, `closed` here, or `malformed`, since what came cannot be decoded.
         """
         return self._body
 
@@ -232,13 +234,17 @@ class _Body:
     def __init__(self, response: ClientResponse) -> None:
         self._response = response
         self._content = response.content
-        # A body that only the end of the connection ends cannot be told from a broken one by its
-        # bytes; the connection knows whether it was closed or reset.
-        open_ended = (
-            "content-length" not in response.headers and "transfer-encoding" not in response.headers
+        # What only the connection knows: a body without length looks the same whether it was
+        # ended or reset, and framing that makes no sense ends the connection but not the read.
+        connection = response.connection
+        protocol = connection.protocol if connection is not None else None
+        self._closed = protocol.closed if protocol is not None else None
+        if self._closed is not None:
+            self._closed.add_done_callback(self._connection_closed)
+        self._open_ended = not {"content-length", "transfer-encoding"} & set(
+            map(str.lower, response.headers)
         )
-        connection = response.connection if open_ended else None
-        self._protocol = connection.protocol if connection is not None else None
+        self._nonsense = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -246,22 +252,44 @@ class _Body:
     async def __anext__(self) -> bytes:
         import aiohttp
 
-        failure: Cut
+        failure: Exception | None
         try:
             data = await self._content.readany()
             if data:
                 return data
-            broken = self._protocol.exception() if self._protocol is not None else None
-            if isinstance(broken, OSError) and not isinstance(
-                broken, aiohttp.ServerDisconnectedError
-            ):
-                raise broken
+            failure = self._broken() if self._open_ended else None
         except (aiohttp.ClientError, OSError) as exc:
-            failure = _cut(exc, self._response.url.host or "", "in the middle of its answer")
-            self._response.close()
-        else:
+            failure = exc
+        if failure is None:
             raise StopAsyncIteration
-        raise failure
+        cut = self._cut(failure)
+        self._response.close()
+        raise cut
+
+    def _broken(self) -> Exception | None:
+        """Return what broke the connection, or None while it is open and after a proper close."""
+        ended = self._closed is not None and self._closed.done()
+        error = self._closed.exception() if ended and self._closed is not None else None
+        return error if isinstance(error, Exception) else None
+
+    def _connection_closed(self, closed: asyncio.Future[None]) -> None:
+        import aiohttp
+
+        broken = closed.exception()
+        if not self._content.is_eof() and self._content.exception() is None:
+            self._nonsense = broken is None
+            self._content.set_exception(aiohttp.ClientPayloadError())
+
+    def _cut(self, failure: Exception) -> Cut:
+        host = self._response.url.host or ""
+        ended = self._closed is not None and self._closed.done()
+        if self._response.closed and not ended:
+            return Cut("closed", f"The connection to {host} was closed here.")
+        if self._nonsense or not ended:
+            return Cut("malformed", f"{host} sent a body that cannot be decoded.")
+        if isinstance(failure, ConnectionError) or self._broken() is not None:
+            return Cut("reset", f"{host} broke the connection in the middle of its answer.")
+        return Cut("disconnected", f"{host} closed the connection in the middle of its answer.")
 
 
 class _Exchange:
@@ -280,7 +308,7 @@ class _Exchange:
     def failure(self, exc: Exception) -> NotSent | Cut:
         """Return what this failure means for the caller, without anything of the request."""
         if self._written:
-            return _cut(exc, self._host, "before it answered")
+            return _cut(exc, self._host)
         return _not_sent(exc, self._host)
 
 
@@ -298,20 +326,16 @@ def _not_sent(exc: Exception, host: str) -> NotSent:
             return NotSent("connect", f"No connection to {host}: {_reason(exc)}.")
 
 
-def _cut(exc: Exception, host: str, when: str) -> Cut:
+def _cut(exc: Exception, host: str) -> Cut:
     import aiohttp
 
     match exc:
         case aiohttp.ClientResponseError():
             return Cut("malformed", f"{host} sent what is not HTTP, or a head longer than we read.")
-        case aiohttp.ClientPayloadError() if "not completed" not in str(exc):
-            return Cut("malformed", f"{host} sent a body that cannot be decoded.")
-        case ConnectionResetError() | BrokenPipeError():
-            return Cut("reset", f"{host} reset the connection {when}.")
-        case aiohttp.ClientOSError() if exc.errno is not None:
-            return Cut("reset", f"The connection to {host} broke {when}: {_reason(exc)}.")
+        case aiohttp.ServerDisconnectedError():
+            return Cut("disconnected", f"{host} closed the connection before it answered.")
         case _:
-            return Cut("disconnected", f"{host} closed the connection {when}.")
+            return Cut("reset", f"The connection broke before {host} answered: {_reason(exc)}.")
 
 
 def _reason(exc: Exception) -> str:
