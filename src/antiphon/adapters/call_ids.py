@@ -45,7 +45,10 @@ class CallIds:
         """
         known = self._theirs.get(call_id)
         if known is None:
-            known = next(s for s in self._spellings(call_id) if s not in self._ours)
+            if call_id not in self._ours and self._fits(call_id):
+                known = call_id
+            else:
+                known = next(s for s in self._spellings(call_id) if s not in self._ours)
             self._theirs[call_id] = known
             self._ours[known] = call_id
         return known
@@ -55,8 +58,7 @@ class CallIds:
         return short and (self._pattern is None or self._pattern.fullmatch(spelling) is not None)
 
     def _spellings(self, call_id: CallId) -> Iterator[str]:
-        if self._fits(call_id):
-            yield call_id
+        """Yield ids made from this one that the provider takes, without end if there is any."""
         fitting = False
         for number in range(1000):
             text = _base62(digest(NO_KEY, "call id", call_id.encode(), str(number).encode()))

@@ -79,14 +79,21 @@ def _meant(word: str, known: list[str]) -> str:
     return f" Did you mean {near[0]}?" if near else f" There are: {', '.join(known)}."
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="antiphon", message="%(prog)s %(version)s")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Conversations with language models that cannot go wrong.
 
     An illegal request is never sent, a half answer never becomes history, a tool never runs
     twice.
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from json import JSONDecoder
-from json.decoder import scanstring
 from typing import Final
 
 import click
@@ -13,7 +12,7 @@ PLACE: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 SPACE: Final = re.compile(r"[ \t\r\n]*")
 WIDTH: Final = 96
 
-_skip: Final = JSONDecoder().raw_decode
+_value: Final = JSONDecoder().raw_decode
 
 
 def offset_of(text: str, place: str) -> int | None:
@@ -77,7 +76,7 @@ def _item(text: str, at: int, wanted: int) -> int | None:
             return None
         if number == wanted:
             return at
-        _, at = _skip(text, at)
+        _, at = _value(text, at)
         at = _space(text, _space(text, at) + 1)  # over the comma
     return None
 
@@ -87,10 +86,10 @@ def _member(text: str, at: int, wanted: str) -> int | None:
         return None
     at = _space(text, at + 1)
     while text[at : at + 1] == '"':
-        name, at = scanstring(text, at + 1)
+        name, at = _value(text, at)
         at = _space(text, _space(text, at) + 1)  # over the colon
         if name == wanted:
             return at
-        _, at = _skip(text, at)
+        _, at = _value(text, at)
         at = _space(text, _space(text, at) + 1)
     return None

@@ -41,11 +41,9 @@ def digest(key: bytes, domain: str, *parts: bytes) -> Digest:
         >>> digest(NO_KEY, "x", b"ab", b"c") == digest(NO_KEY, "x", b"a", b"bc")
         False
     """
-    running = hashlib.blake2b(key=key, digest_size=32, person=domain.encode()[:16])
-    for part in parts:
-        running.update(len(part).to_bytes(8, "big"))
-        running.update(part)
-    return Digest(running.hexdigest())
+    framed = b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)])
+    whole = hashlib.blake2b(framed, key=key, digest_size=32, person=domain.encode()[:16])
+    return Digest(whole.hexdigest())
 
 
 def fold(key: bytes, so_far: Digest | None, own: Digest) -> Digest:

@@ -52,6 +52,7 @@ class ProfileRules:
         profile: The facts.
         mapped: Whether the adapter will map what can be mapped safely.
         tools: What is declared with the line.
+        findings: Where findings are put.
     """
 
     __slots__ = (
@@ -59,6 +60,7 @@ class ProfileRules:
         "_call_ids",
         "_count",
         "_findings",
+        "_free_roles",
         "_kinds",
         "_last",
         "_mapped",
@@ -71,7 +73,12 @@ class ProfileRules:
     )
 
     def __init__(
-        self, profile: Profile, *, mapped: bool, tools: Collection[ToolDeclaration]
+        self,
+        profile: Profile,
+        *,
+        mapped: bool,
+        tools: Collection[ToolDeclaration],
+        findings: list[Finding],
     ) -> None:
         self._profile = profile
         self._mapped = mapped
@@ -87,7 +94,12 @@ class ProfileRules:
         }
         self._call_ids = re.compile(profile.call_id_pattern) if profile.call_id_pattern else None
         self._names = re.compile(profile.tool_name_pattern) if profile.tool_name_pattern else None
-        self._findings: list[Finding] = list(check_tools(profile, tools))
+        self._findings = findings
+        findings.extend(check_tools(profile, tools))
+        ordered = profile.system_first or profile.alternation or profile.starts_with_user
+        self._free_roles = (
+            frozenset() if ordered or profile.after_tool is not None else self._spoken_as_such()
+        )
         self._count = 0
         self._last: Message | None = None
         self._turn: Role | None = None
@@ -95,19 +107,14 @@ class ProfileRules:
         self._between: dict[CallId, str] = {}
         self._order = profile.results_in_call_order and not mapped
 
-    def copy(self) -> ProfileRules:
-        """Return rules that stand where these stand."""
+    def copy(self, findings: list[Finding]) -> ProfileRules:
+        """Return rules that stand where these stand, and put their findings into `findings`."""
         other = ProfileRules.__new__(ProfileRules)
         for name in self.__slots__:
             setattr(other, name, getattr(self, name))
-        other._findings = self._findings.copy()
+        other._findings = findings
         other._between = self._between.copy()
         return other
-
-    @property
-    def refused(self) -> bool:
-        """Whether nothing that may still come can make the line legal."""
-        return bool(self._findings)
 
     def feed(self, message: Message, start: int, owed: Mapping[CallId, object]) -> None:
         """Take the next message; `owed` are the calls that were open before it."""
@@ -128,7 +135,8 @@ class ProfileRules:
             self._empty(message, start)
         if owed and role is not Role.TOOL:
             self._stands_between(message, owed)
-        self._roles(message, start)
+        if role not in self._free_roles:
+            self._roles(message, start)
         if self._profile.max_blocks is not None and len(blocks) > self._profile.max_blocks:
             self._find(
                 "too_many_blocks",
@@ -143,7 +151,6 @@ class ProfileRules:
 
     def finish(self, position: int) -> Iterator[Finding]:
         """Yield what is wrong with the line if it ends here, at `position`."""
-        yield from self._findings
         last = self._last
         if last is not None and last.role is Role.ASSISTANT and self._profile.ends_with_user:
             yield Finding(
@@ -152,6 +159,14 @@ class ProfileRules:
                 position=position - 1,
                 message="This model does not continue a text of its own. End with a user message or a tool result.",
             )
+
+    def _spoken_as_such(self) -> frozenset[Role]:
+        """Roles that no rule of this profile has a word against, wherever they stand."""
+        return self._profile.roles | (
+            frozenset(r for r in Role if self._profile.spoken_as(r))
+            if self._mapped
+            else frozenset()
+        )
 
     def _roles(self, message: Message, start: int) -> None:
         """Roles and their order. Kept in one place, since each rule takes the others as given."""

@@ -101,14 +101,25 @@ class LineChecker:
         self._answered: set[CallId] = set()
         self._early: dict[CallId, Finding] = {}
         self._unlisted: set[CallId] = set()
-        self._profile_rules = ProfileRules(profile, mapped=mapped, tools=tools) if profile else None
+        self._profile_rules = (
+            ProfileRules(profile, mapped=mapped, tools=tools, findings=self._findings)
+            if profile is not None
+            else None
+        )
 
     def copy(self) -> LineChecker:
         """Return a checker that stands where this one stands, for another branch."""
         other = LineChecker.__new__(LineChecker)
         for name in self.__slots__:
-            value = getattr(self, name)
-            setattr(other, name, value.copy() if hasattr(value, "copy") else value)
+            setattr(other, name, getattr(self, name))
+        other._findings = self._findings.copy()
+        other._ids = self._ids.copy()
+        other._open = self._open.copy()
+        other._answered = self._answered.copy()
+        other._early = self._early.copy()
+        other._unlisted = self._unlisted.copy()
+        if self._profile_rules is not None:
+            other._profile_rules = self._profile_rules.copy(other._findings)
         return other
 
     @property
@@ -117,10 +128,14 @@ class LineChecker:
         return tuple(self._open)
 
     @property
+    def waiting(self) -> bool:
+        """Whether any call waits for its result."""
+        return bool(self._open)
+
+    @property
     def refused(self) -> bool:
         """Whether nothing that may still come can make the line legal."""
-        rules = self._profile_rules
-        return bool(self._findings or self._early or (rules is not None and rules.refused))
+        return bool(self._findings or self._early)
 
     def feed(self, message: Message) -> None:
         """Take the next message of the line."""

@@ -14,8 +14,7 @@ told to the manifest.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
@@ -61,52 +60,6 @@ INSTRUCTIONS: Final = MessageId("instructions")
 _encode: Final = msgspec.json.Encoder().encode
 
 
-@dataclass(slots=True, kw_only=True)
-class _Turn:
-    """One message of the request while it may still be joined by another of its role."""
-
-    role: Role
-    at: MessageId
-    name: str | None = None
-    parts: list[Json] = field(default_factory=list)
-    calls: list[Json] = field(default_factory=list)
-    reasoning: str | None = None
-    result_of: str | None = None
-
-    def encode(self) -> bytes:
-        """Return it as JSON. A single text is a string, which every server reads."""
-        wire: Json = {"role": self.role.value}
-        if self.name is not None:
-            wire["name"] = self.name
-        if self.result_of is not None:
-            wire["tool_call_id"] = self.result_of
-        wire["content"] = self._content()
-        if self.reasoning is not None:
-            wire["reasoning_content"] = self.reasoning
-        if self.calls:
-            wire["tool_calls"] = self.calls
-        return _encode(wire)
-
-    def _content(self) -> object:
-        parts = self.parts
-        if len(parts) == 1 and parts[0]["type"] == "text":
-            return parts[0]["text"]
-        if parts:
-            return parts
-        return None if self.calls else ""
-
-    def copy(self) -> _Turn:
-        return _Turn(
-            role=self.role,
-            at=self.at,
-            name=self.name,
-            parts=self.parts.copy(),
-            calls=self.calls.copy(),
-            reasoning=self.reasoning,
-            result_of=self.result_of,
-        )
-
-
 class ChatLine:
     """One line, checked and rendered as it grows."""
 
@@ -127,15 +80,16 @@ class ChatLine:
         self._sequence: Digest | None = None
         self._mappings: list[Mapping] = []
         self._ids = CallIds(profile)
+        self._spoken = {role: profile.spoken_as(role) for role in Role}
         self._method, self._url = "POST", f"{base_url}/chat/completions"
         accept = "text/event-stream" if policy.stream else "application/json"
         self._headers = (("accept", accept), ("content-type", "application/json"))
         self._head = _head(policy, tools, wire.at(base_url))
         self._body = self._new_body()
         self._empty = True
-        self._front: _Turn | None = None
+        self._front: Json | None = None
         self._behind_front: list[bytes] = []
-        self._turn: _Turn | None = None
+        self._turn: Json | None = None
         self._waiting: list[Message] = []
         self._media: list[Json] = []
         if policy.instructions:
@@ -153,7 +107,7 @@ class ChatLine:
             InvalidInput: `invalid_unicode`: its text holds half a character, which no request
                 can carry.
         """
-        owed = bool(self._checker.open_calls)
+        owed = self._checker.waiting
         try:
             own = digest or message_digest(self._key, message)
             self._checker.feed(message)
@@ -196,9 +150,9 @@ class ChatLine:
         other._mappings = self._mappings.copy()
         other._ids = self._ids.copy()
         other._body = self._body.copy()
-        other._front = self._front and self._front.copy()
+        other._front = self._front and {**self._front}
         other._behind_front = self._behind_front.copy()
-        other._turn = self._turn and self._turn.copy()
+        other._turn = self._turn and {**self._turn}
         other._waiting = self._waiting.copy()
         other._media = self._media.copy()
         return other
@@ -213,43 +167,40 @@ class ChatLine:
             for order, block in enumerate(message.blocks):
                 if isinstance(block, ToolResult):
                     self._result(message, order, block)
-            if not self._checker.open_calls:
+            if not self._checker.waiting:
                 self._results_are_in(message.id)
         else:
             self._place(message.id, message.role, message.name, message.blocks)
 
     def _results_are_in(self, last: MessageId) -> None:
         if self._media:
-            self._add(_Turn(role=Role.USER, at=last, parts=self._media.copy()))
-            self._media.clear()
+            self._add({"role": "user", "content": self._media}, last)
+            self._media = []
         for message in self._waiting:
             self._map("result_hoisted", message.id, "sent after the results that it stood before")
             self._place(message.id, message.role, message.name, message.blocks)
         self._waiting.clear()
 
-    def _add(self, turn: _Turn) -> None:
+    def _add(self, turn: Json, at: MessageId) -> None:
         """Put `turn` at the end; where turns alternate it may join the one before it."""
-        last = self._turn
-        if last is not None:
-            if turn.role is last.role and turn.role is not Role.TOOL and not last.calls:
-                if turn.name != last.name:
-                    self._map("name_dropped", turn.at)
-                    last.name = None
-                last.parts += turn.parts
-                last.calls += turn.calls
-                if turn.reasoning is not None:
-                    last.reasoning = (last.reasoning or "") + turn.reasoning
-                self._map("merged_same_role", turn.at, f"into the {turn.role} message before it")
-                return
-            self._turn = None
-            self._seal(last)
-        if self._profile.alternation and turn.role is not Role.TOOL:
-            self._turn = turn
-        else:
+        if not self._profile.alternation:
             self._seal(turn)
+            return
+        last = self._turn
+        if last is None:
+            self._turn = turn
+        elif turn["role"] == last["role"] != "tool" and "tool_calls" not in last:
+            self._map("merged_same_role", at, f"into the {turn['role']} message before it")
+            if turn.get("name") != last.get("name"):
+                self._map("name_dropped", at)
+                last.pop("name", None)
+            self._turn = _joined(last, turn)
+        else:
+            self._seal(last)
+            self._turn = turn
 
-    def _seal(self, turn: _Turn) -> None:
-        piece = turn.encode()
+    def _seal(self, turn: Json) -> None:
+        piece = _encode(turn)
         if not self._empty:
             piece = b"," + piece
         self._empty = False
@@ -260,25 +211,23 @@ class ChatLine:
     def _ending(self) -> bytes:
         if self._turn is None:
             return b"]}"
-        return (b"" if self._empty else b",") + self._turn.encode() + b"]}"
+        return (b"" if self._empty else b",") + _encode(self._turn) + b"]}"
 
     def _new_body(self) -> GrowingBody:
         body = GrowingBody(request_hasher(self._key, self._method, self._url, self._headers))
         body.append(self._head)
         return body
 
-    def _to_front(self, turn: _Turn) -> None:
+    def _to_front(self, turn: Json, at: MessageId) -> None:
         """Join system text to the one system message. What stands behind it has to move."""
-        if self._front is None:
-            self._front = turn
-        else:
-            self._front.parts += turn.parts
-        if self._behind_front or self._turn is not None:
-            self._map("system_hoisted", turn.at, "into the first message")
-        elif self._front is not turn:
-            self._map("merged_same_role", turn.at, "into the first message")
+        behind = bool(self._behind_front) or self._turn is not None
+        if behind or self._front is not None:
+            self._map(
+                "system_hoisted" if behind else "merged_same_role", at, "into the first message"
+            )
+        self._front = turn if self._front is None else _joined(self._front, turn)
         self._body = self._new_body()
-        self._body.append(self._front.encode())
+        self._body.append(_encode(self._front))
         self._empty = False
         for piece in self._behind_front:
             self._body.append(piece if piece[:1] == b"," else b"," + piece)
@@ -288,103 +237,90 @@ class ChatLine:
     def _place(
         self, at: MessageId, role: Role, name: str | None, blocks: Sequence[AnyBlock]
     ) -> None:
-        spoken = self._profile.spoken_as(role)
+        spoken = self._spoken[role]
         if spoken is None:
             raise InternalError(f"{role} passed the rules of {self._profile.name}.", at=at)
         if spoken is not role:
             self._map(f"{role}_as_{spoken}", at)
-        turn = _Turn(role=spoken, at=at, name=name)
-        for order, block in enumerate(blocks):
-            self._block(turn, block_id(at, order), block)
-        if len(turn.parts) > 1 and any(_blank(part) for part in turn.parts):
-            self._map("empty_text_dropped", at)
-            turn.parts = [part for part in turn.parts if not _blank(part)]
-        elif turn.calls and len(turn.parts) == 1 and _blank(turn.parts[0]):
-            turn.parts.clear()
-        if role is Role.ASSISTANT and self._profile.reasoning is not Echo.NEVER:
-            self._echo(turn)
-        if self._profile.system_first and spoken in (Role.SYSTEM, Role.DEVELOPER):
-            self._to_front(turn)
+        turn: Json = {"role": spoken.value}
+        if name is not None:
+            turn["name"] = name
+        if len(blocks) == 1 and isinstance(blocks[0], Text):
+            turn["content"] = blocks[0].text
+            reasoning = None
         else:
-            self._add(turn)
+            reasoning = self._fill(turn, at, blocks)
+        if role is Role.ASSISTANT and self._profile.reasoning is not Echo.NEVER:
+            self._echo(turn, at, reasoning)
+        if self._profile.system_first and (spoken is Role.SYSTEM or spoken is Role.DEVELOPER):
+            self._to_front(turn, at)
+        else:
+            self._add(turn, at)
 
-    def _block(self, turn: _Turn, at: str, block: AnyBlock) -> None:
-        match block:
-            case Text(text=text):
-                if turn.calls:
-                    self._map("text_before_calls", at)
-                turn.parts.append({"type": "text", "text": text})
-            case Refusal(text=text):
-                turn.parts.append({"type": "refusal", "refusal": text})
-            case Image():
-                turn.parts.append(_image(block))
-            case Audio(data=data, format=form):
-                turn.parts.append(
-                    {"type": "input_audio", "input_audio": {"data": data, "format": form}}
-                )
-            case File():
-                turn.parts.append(_file(block))
-            case Reasoning(text=text):
-                if self._profile.reasoning is Echo.NEVER:
-                    self._map("reasoning_dropped", at)
-                else:
-                    turn.reasoning = (turn.reasoning or "") + text
-            case ToolCall():
-                turn.calls.append(self._call(at, block))
-            case ToolResult() | Unknown() | Summary() | Retrieved() | Memory():
-                raise InternalError(f"{type(block).__name__} passed the rules.", at=at)
+    def _fill(self, turn: Json, at: MessageId, blocks: Sequence[AnyBlock]) -> str | None:
+        """Put content and calls into `turn`, and return the reasoning that stood with them."""
+        parts: list[Json] = []
+        calls: list[Json] = []
+        reasoning: str | None = None
+        for order, block in enumerate(blocks):
+            match block:
+                case ToolCall():
+                    calls.append(self._call(at, order, block))
+                case Reasoning(text=text) if self._profile.reasoning is Echo.NEVER:
+                    self._map("reasoning_dropped", block_id(at, order))
+                case Reasoning(text=text):
+                    reasoning = (reasoning or "") + text
+                case Text(text=""):
+                    if len(blocks) > 1:
+                        self._map("empty_text_dropped", block_id(at, order))
+                case _:
+                    if calls:
+                        self._map("text_before_calls", block_id(at, order))
+                    parts.append(_part(block, at))
+        turn["content"] = _content(parts, empty=None if calls else "")
+        if calls:
+            turn["tool_calls"] = calls
+        return reasoning
 
-    def _echo(self, turn: _Turn) -> None:
+    def _echo(self, turn: Json, at: MessageId, reasoning: str | None) -> None:
         """Send reasoning where it is wanted, an empty one where there is none to send."""
-        if turn.calls or self._profile.reasoning is Echo.ALWAYS:
-            turn.reasoning = turn.reasoning or ""
-        elif turn.reasoning is not None:
-            turn.reasoning = None
-            self._map("reasoning_dropped", turn.at)
+        if "tool_calls" in turn or self._profile.reasoning is Echo.ALWAYS:
+            turn["reasoning_content"] = reasoning or ""
+        elif reasoning is not None:
+            self._map("reasoning_dropped", at)
 
-    def _call(self, at: str, call: ToolCall) -> Json:
+    def _call(self, at: MessageId, order: int, call: ToolCall) -> Json:
         call_id = self._ids.sent_as(call.call_id)
         if call_id != call.call_id:
-            self._map("call_id_respelled", at, f"{call.call_id} as {call_id}")
+            detail = f"{call.call_id} as {call_id}"
+            self._map("call_id_respelled", block_id(at, order), detail)
         arguments = call.arguments
         if not arguments.strip():
-            self._map("empty_arguments", at, "as an empty object")
+            self._map("empty_arguments", block_id(at, order), "as an empty object")
             arguments = "{}"
         function = {"name": call.name, "arguments": arguments}
         return {"id": call_id, "type": "function", "function": function}
 
     def _result(self, message: Message, order: int, result: ToolResult) -> None:
         """One tool message. It has no flag for failure, so its text says so."""
-        texts: list[str] = []
-        media: list[Json] = []
-        for part in result.content:
-            match part:
-                case Text(text=text):
-                    texts.append(text)
-                case Image():
-                    media.append(_image(part))
-                case File():
-                    media.append(_file(part))
-        at = block_id(message.id, order)
-        if media:
-            self._map("media_hoisted", at, "into a user message behind the results")
-            label = f"Returned by the tool call {self._ids.sent_as(result.call_id)}:"
-            self._media += ({"type": "text", "text": label}, *media)
-            texts.append("The tool returned media; it follows in the next user message.")
-        if result.outcome is not Outcome.SUCCESS:
-            code = f" ({result.code})" if result.code else ""
-            texts.insert(0, f"[{result.outcome}{code}]")
-        if len(texts) > 1:
-            texts = [text for text in texts if text]
-        parts: list[Json] = [{"type": "text", "text": text} for text in texts]
-        self._add(
-            _Turn(
-                role=Role.TOOL,
-                at=message.id,
-                parts=parts,
-                result_of=self._ids.sent_as(result.call_id),
-            )
-        )
+        call_id = self._ids.sent_as(result.call_id)
+        turn: Json = {"role": "tool", "tool_call_id": call_id}
+        content, fine = result.content, result.outcome is Outcome.SUCCESS
+        if fine and len(content) == 1 and isinstance(content[0], Text):
+            turn["content"] = content[0].text
+        else:
+            texts: list[Json] = []
+            media: list[Json] = []
+            for part in content:
+                (texts if isinstance(part, Text) else media).append(_part(part, message.id))
+            if media:
+                self._map("media_hoisted", block_id(message.id, order), "behind the results")
+                self._media += (_text(f"Returned by the tool call {call_id}:"), *media)
+                texts.append(_text("The tool returned media; it stands in the next user message."))
+            if not fine:
+                texts.insert(0, _text(_failure(result)))
+            turn["content"] = _content([t for t in texts if t["text"]], empty="")
+        self._add(turn, message.id)
 
     def _map(self, rule: str, at: str, detail: str = "") -> None:
         self._mappings.append(Mapping(rule=rule, block=at, detail=detail))
@@ -436,6 +372,61 @@ def _choice(choice: str) -> object:
     return choice
 
 
+def _text(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+def _part(block: AnyBlock, at: MessageId) -> Json:
+    """Return a block as a content part."""
+    match block:
+        case Text(text=text):
+            return _text(text)
+        case Refusal(text=text):
+            return {"type": "refusal", "refusal": text}
+        case Image():
+            return _image(block)
+        case Audio(data=data, format=form):
+            return {"type": "input_audio", "input_audio": {"data": data, "format": form}}
+        case File():
+            return _file(block)
+        case (
+            Reasoning() | ToolCall() | ToolResult() | Unknown() | Summary() | Retrieved() | Memory()
+        ):
+            raise InternalError(f"{type(block).__name__} is no content part.", at=at)
+        case _ as never:
+            assert_never(never)
+
+
+def _content(parts: list[Json], *, empty: str | None) -> object:
+    """Return content as the wire has it. A single text is a string, which every server reads."""
+    if not parts:
+        return empty
+    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
+
+
+def _joined(first: Json, second: Json) -> Json:
+    """Return two messages of one role as one, each text still a part of its own."""
+    parts = [*_parts(first), *_parts(second)]
+    joined = {**first, "content": _content(parts, empty=None if "tool_calls" in second else "")}
+    thoughts = [str(m["reasoning_content"]) for m in (first, second) if "reasoning_content" in m]
+    if thoughts:
+        joined["reasoning_content"] = "".join(thoughts)
+    if "tool_calls" in second:
+        joined["tool_calls"] = second["tool_calls"]
+    return joined
+
+
+def _parts(message: Json) -> list[Json]:
+    content = message["content"]
+    if isinstance(content, list):
+        return content
+    return [_text(content)] if isinstance(content, str) and content else []
+
+
+def _failure(result: ToolResult) -> str:
+    return f"[{result.outcome} {result.code}]" if result.code else f"[{result.outcome}]"
+
+
 def _image(image: Image) -> Json:
     url = image.url or f"data:{image.media_type or 'image/png'};base64,{image.data or ''}"
     inner: Json = {"url": url}
@@ -454,7 +445,3 @@ def _file(file: File) -> Json:
     if file.filename is not None:
         inner["filename"] = file.filename
     return {"type": "file", "file": inner}
-
-
-def _blank(part: Json) -> bool:
-    return part.get("text") == ""
