@@ -27,11 +27,13 @@ class Verdict:
         what: What was judged, for people.
         findings: First reason first; their places are those of the document.
         at: Where in the document those places begin.
+        uncarried: Places of what is legal, but not ours to send.
     """
 
     what: str
     findings: tuple[Finding, ...]
     at: str = ""
+    uncarried: tuple[str, ...] = ()
 
     @property
     def accepted(self) -> bool:
@@ -67,6 +69,7 @@ def judge(document: Document, *, source: str | None, profile: str | None) -> Ver
         what=f"{what}, {len(parsed.messages) + len(parsed.findings)} messages",
         findings=_findings(parsed, rules, as_it_stands=as_it_stands),
         at=at,
+        uncarried=parsed.uncarried,
     )
 
 
@@ -133,6 +136,8 @@ def _show(document: Document, verdict: Verdict) -> None:
     for finding in verdict.findings:
         click.echo()
         click.echo("\n".join(_told(document, verdict.at, finding)))
+    for place in verdict.uncarried:
+        note(f"{place} is legal, but this release cannot carry it itself.")
     if verdict.findings:
         note("")
         note(click.style(f"Every code is explained in {DOCUMENTED}.", dim=True))

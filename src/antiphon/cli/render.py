@@ -44,9 +44,13 @@ def rendering(
         profile=profile,
     )
     try:
-        return render(adapter, parsed.messages, policy, parsed.tools, key=NO_KEY)
+        made = render(adapter, parsed.messages, policy, parsed.tools, key=NO_KEY)
     except SequenceRejected as rejected:
         raise SequenceRejected(parsed.located(rejected.findings)) from None
+    located = tuple(
+        msgspec.structs.replace(m, block=parsed.places.get(m.block, m.block)) for m in made.mappings
+    )
+    return msgspec.structs.replace(made, mappings=located)
 
 
 def _parsed(document: Document, adapter: Adapter) -> Parsed:

@@ -252,29 +252,24 @@ class ProfileRules:
                 f"{call.name!r} is no name for a tool here: {profile.tool_name_pattern}.",
                 call.call_id,
             )
-        if self._mapped:
-            return
-        if profile.call_id_max is not None and len(call.call_id) > profile.call_id_max:
-            self._find(
-                "call_id_too_long",
-                block_id(message.id, order),
-                position,
-                f"This call id has {len(call.call_id)} characters, the provider takes {profile.call_id_max}. "
-                "Use a shorter one, on the call and on its result.",
-                call.call_id,
+        if not self._mapped and call.call_id:
+            self._call_id(block_id(message.id, order), position, call.call_id)
+
+    def _call_id(self, at: str, position: int, call_id: CallId) -> None:
+        profile, length = self._profile, len(call_id)
+        both = "Use another, on the call and on its result."
+        if self._call_ids is not None and self._call_ids.fullmatch(call_id) is None:
+            sentence = f"The provider takes call ids of the form {profile.call_id_pattern}. {both}"
+            self._find("bad_call_id", at, position, sentence, call_id)
+        elif profile.call_id_max is not None and length > profile.call_id_max:
+            sentence = f"This call id has {length} characters of {profile.call_id_max}. {both}"
+            self._find("call_id_too_long", at, position, sentence, call_id)
+        elif profile.call_id_safe is not None and length > profile.call_id_safe:
+            sentence = (
+                f"This call id has {length} characters; some deployments take no more than "
+                f"{profile.call_id_safe}."
             )
-        elif (
-            self._call_ids is not None
-            and call.call_id
-            and self._call_ids.fullmatch(call.call_id) is None
-        ):
-            self._find(
-                "bad_call_id",
-                block_id(message.id, order),
-                position,
-                f"The provider takes call ids of the form {profile.call_id_pattern} only. Use another, on the call and on its result.",
-                call.call_id,
-            )
+            self._note("call_id_too_long", at, position, sentence, call_id)
 
     def _result(
         self,
@@ -362,6 +357,11 @@ class ProfileRules:
         self._findings.append(
             Finding(code=code, at=at, position=position, message=message, call_ids=call_ids)
         )
+
+    def _note(self, code: str, at: str, position: int, message: str, *call_ids: str) -> None:
+        self._find(code, at, position, message, *call_ids)
+        noted = msgspec.structs.replace(self._findings.pop(), severity=Severity.NOTE)
+        self._findings.append(noted)
 
 
 def check_tools(profile: Profile, tools: Collection[ToolDeclaration]) -> Iterator[Finding]:

@@ -92,6 +92,10 @@ class _Reader:
 
     def message(self, at: str, item: object) -> None:
         """Read one message at `at`."""
+        if isinstance(item, dict) and item.get("role") == "function":
+            # Still allowed, by its own rules: it names no call, so it answers none of ours.
+            self.uncarried.append(at)
+            return
         try:
             message = self._message(at, item)
         except _Malformed as problem:
