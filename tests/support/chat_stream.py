@@ -72,7 +72,10 @@ def cuts(body: bytes) -> Iterator[tuple[str, list[bytes]]]:
     yield "bytes", [body[i : i + 1] for i in range(len(body))]
     draw = random.Random(7)
     for count in (1, 3, 20):
-        yield f"random-{count}", list(split(body, (draw.randrange(len(body) + 1) for _ in range(count))))
+        yield (
+            f"random-{count}",
+            list(split(body, (draw.randrange(len(body) + 1) for _ in range(count)))),
+        )
 
 
 def deltas_of(reads: Iterable[bytes], content_type: str = "text/event-stream") -> list[Delta]:

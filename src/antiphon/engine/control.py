@@ -42,6 +42,8 @@ class Control:
 
     async def pause(self, seconds: float) -> None:
         """Wait, but not longer than until the run is canceled."""
+        if seconds <= 0:
+            return
         done = asyncio.Event()
         forget = self._clock.call_later(seconds, done.set)
         try:

@@ -225,7 +225,7 @@ class HttpReply:
 
     async def close(self) -> None:
         """Hang up unless the body has ended; afterwards nothing of it can reach us."""
-        self._response.close()
+        pass
 
 
 class _Body:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from antiphon.adapters.base import Adapter, RenderedLine
-from antiphon.core.blocks import Message
+from antiphon.core.blocks import Message, Role, Status
 from antiphon.core.ids import ConversationId, Digest, MessageId
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.records import Conversation
@@ -27,6 +27,7 @@ WARM_LINES: Final = 256
 class _Warm:
     line: RenderedLine
     leaf: MessageId
+    pending: bool
     deletions: frozenset[MessageId]
     policy: Digest
     toolset: Digest
@@ -66,12 +67,15 @@ class LineCache:
             if warm.leaf == leaf:
                 return warm.line
             new = await self._store.path(conversation.id, leaf, until=warm.leaf)
-            if new and new[0].parent == warm.leaf:
+            # What follows an input shows that it was committed only if it answers it.
+            follows = new and new[0].parent == warm.leaf
+            if follows and (not warm.pending or new[0].role is Role.ASSISTANT):
                 return self._grow(warm, visible(new, conversation.deletions), leaf)
         path = await self._store.path(conversation.id, leaf)
         warm = _Warm(
             line=adapter.line(policy, tools, key=key, conversation=conversation.id),
             leaf=leaf,
+            pending=False,
             deletions=conversation.deletions,
             policy=policy_digest,
             toolset=toolset_digest,
@@ -84,6 +88,7 @@ class LineCache:
     def _grow(self, warm: _Warm, messages: Sequence[Message], leaf: MessageId) -> RenderedLine:
         for message in messages:
             warm.line.feed(message)
+            warm.pending = message.status is Status.PENDING
         warm.leaf = leaf
         return warm.line
 
