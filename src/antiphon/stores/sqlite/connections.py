@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -101,11 +102,8 @@ def check_file(path: Path) -> int:
         raise StoreError("The directory does not exist.", code="no_such_directory", at=str(path))
     if not path.exists() or path.stat().st_size == 0:
         return 0
-    with sqlite3.connect(uri(path, "ro"), uri=True, isolation_level=None) as connection:
-        try:
-            return version(connection)
-        finally:
-            connection.close()
+    with closing(sqlite3.connect(uri(path, "ro"), uri=True, isolation_level=None)) as connection:
+        return version(connection)
 
 
 _CODES: Final = {

@@ -13,7 +13,7 @@ from antiphon.core.digests import fold
 from antiphon.core.ids import MessageId
 from antiphon.errors import Refused
 from antiphon.stores.sqlite.places import place
-from antiphon.stores.sqlite.rows import ConversationRow, encode_json, pack, unpack
+from antiphon.stores.sqlite.rows import ConversationRow, message_extra, message_kind, pack, unpack
 from antiphon.stores.sqlite.transaction import Transaction
 
 
@@ -46,29 +46,24 @@ def insert_message(
     own = message_digest(key, message)
     at = tx.next_place("message", c.number)
     tx.execute(
-        """INSERT INTO message (place, parent, depth, id, role, origin, trust, status, name,
-          session, run, created_ms, blocks, digest, path_digest, error_code, copied_from,
-          metadata, base_revision)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+        """INSERT INTO message (place, parent, depth, id, kind, status, session, run, created_ms,
+          blocks, error_code, extra, digest, path_digest, base_revision)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             at,
             parent,
             depth,
             message.id,
-            message.role,
-            message.origin,
-            message.trust,
+            message_kind(message),
             message.status,
-            message.name,
             session_place(tx, c, message),
             message.run,
             message.created_ms,
             encode_blocks(message.blocks),
+            message.error_code,
+            message_extra(message),
             pack(own),
             pack(fold(key, path, own)),
-            message.error_code,
-            message.copied_from,
-            encode_json(message.metadata) if message.metadata else None,
             base_revision,
         ),
     )

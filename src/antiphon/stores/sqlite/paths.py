@@ -8,31 +8,34 @@ the leaf's depth. Either way a broken link is an error and never a silent stop.
 
 from __future__ import annotations
 
-import itertools
 import sqlite3
+from collections.abc import Iterable, Iterator
 from typing import Any, Final, TypeAlias
 
 from antiphon.core.blocks import Message
 from antiphon.core.ids import ConversationId, MessageId, SessionId
 from antiphon.errors import NotFound, Refused
 from antiphon.stores.sqlite.places import conversation_of, span
-from antiphon.stores.sqlite.rows import MESSAGE_COLUMNS, message_record
+from antiphon.stores.sqlite.rows import MESSAGE, message_record
 
 _Row: TypeAlias = tuple[Any, ...]
 
+NO_LIMIT: Final = 1 << 62
 SCAN_SHARE: Final = 3
 """A line is read by scanning while it is at least one in so many of the rows scanned."""
+
+_SCAN: Final = (
+    f"{MESSAGE} FROM message AS m WHERE m.place BETWEEN :first AND :leaf ORDER BY m.place DESC"
+)
 
 _WALK: Final = f"""
 WITH RECURSIVE line (at, steps) AS (
   VALUES (:leaf, 1)
   UNION ALL
   SELECT m.parent, line.steps + 1 FROM line JOIN message AS m ON m.place = line.at
-  WHERE m.parent IS NOT NULL AND m.parent < m.place AND line.steps < :limit
-    AND m.parent IS NOT :until
+  WHERE m.parent < m.place AND line.steps < :limit AND m.parent IS NOT :until
 )
-SELECT {", ".join(f"m.{c}" for c in MESSAGE_COLUMNS.split(", "))}
-FROM line JOIN message AS m ON m.place = line.at ORDER BY line.steps
+{MESSAGE} FROM line JOIN message AS m ON m.place = line.at ORDER BY line.steps
 """
 
 
@@ -55,56 +58,67 @@ def read_path(
     ).fetchone()
     if found is None:
         raise NotFound("There is no such message in this conversation.", at=leaf)
-    if leaf == until:
+    if leaf == until or limit == 0:
         return []
     place, depth = found
-    first, _ = span(number)
     stop = None
     if until is not None:
         row = connection.execute(
             "SELECT place FROM message WHERE place >> 32 = ? AND id = ?", (number, until)
         ).fetchone()
         stop = None if row is None else row[0]
-    start = first if stop is None else stop
-    bound = depth if limit is None else min(depth, limit)
-    if limit is None and stop is None and (place - start) <= bound * SCAN_SHARE:
-        rows = _scan(connection, first, place)
+    first, _ = span(number)
+    if limit is None and stop is None and place - first <= depth * SCAN_SHARE:
+        rows = connection.execute(_SCAN, {"first": first, "leaf": place})
     else:
-        rows = connection.execute(
-            _WALK, {"leaf": place, "limit": limit if limit else -1 & 0x7FFFFFFF, "until": stop}
-        ).fetchall()
-    check(rows, number, stop, limit)
-    return _records(connection, number, conversation, rows)
-
-
-def _scan(connection: sqlite3.Connection, first: int, leaf: int) -> list[_Row]:
-    """Return the line from the leaf to the root, out of one pass over the range before it."""
-    rows = connection.execute(
-        f"SELECT {MESSAGE_COLUMNS} FROM message WHERE place BETWEEN ? AND ? ORDER BY place DESC",
-        (first, leaf),
-    )
-    line: list[_Row] = []
-    wanted: int | None = leaf
-    for row in rows:
-        if row[0] == wanted:
-            line.append(row)
-            wanted = row[1]
-            if wanted is None:
-                break
+        bound = limit if limit is not None else NO_LIMIT
+        rows = connection.execute(_WALK, {"leaf": place, "limit": bound, "until": stop})
+    sessions = session_ids(connection, number)
+    line: list[Message] = []
+    below: _Row | None = None
+    # A message is built once the row above it is here, since only that knows its parent's id.
+    for row in _links(rows, number, place, stop, limit):
+        if below is not None:
+            line.append(message_record(below, conversation, row[2], sessions))
+        below = row
+    assert below is not None
+    line.append(message_record(below, conversation, _parent(connection, number, below), sessions))
+    line.reverse()
     return line
 
 
-def check(rows: list[_Row], number: int, stop: int | None, limit: int | None) -> None:
-    """Make sure that `rows` (leaf first) is a whole line, or as much of one as was asked for."""
-    for row, above in itertools.pairwise(rows):
-        if row[1] != above[0]:
-            raise _broken(row, number)
-    last = rows[-1]
-    if last[1] is not None and last[1] != stop and (limit is None or len(rows) < limit):
-        raise _broken(last, number)
+def _links(
+    rows: Iterable[_Row], number: int, leaf: int, stop: int | None, limit: int | None
+) -> Iterator[_Row]:
+    """Yield the rows that lead from `leaf` to the root, to `stop`, or as far as `limit` allows.
+
+    `rows` come in descending order of their places, other branches between them.
+    """
+    wanted: int | None = leaf
+    left = NO_LIMIT if limit is None else limit
+    last: _Row | None = None
+    for row in rows:
+        if row[0] == wanted:
+            yield row
+            last, wanted, left = row, row[1], left - 1
+            if wanted is None or wanted == stop or not left:
+                return
+    assert last is not None
+    raise _broken(last, number)
+
+
+def _parent(connection: sqlite3.Connection, number: int, row: _Row) -> MessageId | None:
+    """Return the id of the parent of the first message of a line."""
+    if row[1] is None:
+        return None
+    above = connection.execute("SELECT id FROM message WHERE place = ?", (row[1],)).fetchone()
+    if above is None or conversation_of(row[1]) != number or row[1] >= row[0]:
+        raise _broken(row, number)
+    return MessageId(above[0])
 
 
 def _broken(row: _Row, number: int) -> Refused:
+    """Say what is wrong with the link from this row to its parent."""
     if conversation_of(row[1]) != number:
         return Refused(
             "The parent of this message is in another conversation.",
@@ -114,26 +128,6 @@ def _broken(row: _Row, number: int) -> Refused:
     if row[1] >= row[0]:
         return Refused("The parents of this message form a circle.", code="cycle", at=row[2])
     return Refused("The parent of this message is not there.", code="missing_parent", at=row[2])
-
-
-def _records(
-    connection: sqlite3.Connection,
-    number: int,
-    conversation: ConversationId,
-    rows: list[_Row],
-) -> list[Message]:
-    sessions = session_ids(connection, number)
-    parent: MessageId | None = None
-    if rows[-1][1] is not None:
-        above = connection.execute(
-            "SELECT id FROM message WHERE place = ?", (rows[-1][1],)
-        ).fetchone()
-        parent = above[0]
-    line = []
-    for row in reversed(rows):
-        line.append(message_record(row, conversation, parent, sessions))
-        parent = row[2]
-    return line
 
 
 def session_ids(connection: sqlite3.Connection, number: int) -> dict[int, SessionId]:

@@ -38,7 +38,7 @@ from antiphon.stores.sqlite.rows import (
     CALL,
     CONVERSATION,
     MANIFEST,
-    MESSAGE_COLUMNS,
+    MESSAGE,
     RUN,
     AttemptRow,
     CallRow,
@@ -153,14 +153,13 @@ def _messages(
     db: sqlite3.Connection, conversation: ConversationId, at: int, condition: str, *values: object
 ) -> list[Message]:
     """Return messages with their parents' ids, in the order in which they came."""
-    columns = ", ".join(f"m.{column}" for column in MESSAGE_COLUMNS.split(", "))
     names: dict[int, SessionId] = session_ids(db, at)
     rows = db.execute(
-        f"""SELECT {columns}, p.id FROM message AS m
+        f"""{MESSAGE}, p.id FROM message AS m
         LEFT JOIN message AS p ON p.place = m.parent WHERE {condition} ORDER BY m.place""",
         values,
     )
-    return [message_record(row, conversation, row[-1], names) for row in rows]
+    return [message_record(row[:-1], conversation, row[-1], names) for row in rows]
 
 
 def message(db: sqlite3.Connection, conversation: ConversationId, message: MessageId) -> Message:
@@ -179,7 +178,7 @@ def tree(db: sqlite3.Connection, conversation: ConversationId) -> list[Message]:
     ids: dict[int, MessageId] = {}
     messages = []
     for row in db.execute(
-        f"SELECT {MESSAGE_COLUMNS} FROM message WHERE place BETWEEN ? AND ? ORDER BY place",
+        f"{MESSAGE} FROM message AS m WHERE m.place BETWEEN ? AND ? ORDER BY m.place",
         span(at),
     ):
         ids[row[0]] = row[2]

@@ -356,16 +356,51 @@ def manifest_record(row: tuple[Any, ...]) -> tuple[Manifest, Digest]:
     return manifest, unpack(row[22])
 
 
+class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What few messages have."""
+
+    name: str | None = None
+    copied_from: MessageId | None = None
+    metadata: dict[str, str] = {}
+
+
 MESSAGE_COLUMNS: Final = (
-    "place, parent, id, role, origin, trust, status, name, session, run, created_ms, blocks, "
-    "error_code, copied_from, metadata"
+    "place",
+    "parent",
+    "id",
+    "kind",
+    "status",
+    "session",
+    "run",
+    "created_ms",
+    "blocks",
+    "error_code",
+    "extra",
 )
 
-# A lookup is several times faster than calling the enumeration, and a path has thousands.
-_ROLES: Final = {role.value: role for role in Role}
-_ORIGINS: Final = {origin.value: origin for origin in Origin}
-_TRUSTS: Final = {trust.value: trust for trust in Trust}
+MESSAGE: Final = f"SELECT {', '.join(f'm.{column}' for column in MESSAGE_COLUMNS)}"
+
+# A lookup is several times faster than calling an enumeration, and a path has thousands.
+_KINDS: Final = {
+    f"{role} {origin} {trust}": (role, origin, trust)
+    for role in Role
+    for origin in Origin
+    for trust in Trust
+}
 _STATUSES: Final = {status.value: status for status in Status}
+_NOTHING: Final = Extra()
+_extra: Final = msgspec.json.Decoder(Extra).decode
+
+
+def message_kind(message: Message) -> str:
+    """Return role, origin and trust of a message as they stand in its row."""
+    return f"{message.role} {message.origin} {message.trust}"
+
+
+def message_extra(message: Message) -> bytes | None:
+    """Return what few messages have, or None for the others."""
+    extra = Extra(name=message.name, copied_from=message.copied_from, metadata=message.metadata)
+    return None if extra == _NOTHING else encode_json(extra)
 
 
 def message_record(
@@ -374,21 +409,24 @@ def message_record(
     parent: MessageId | None,
     sessions: dict[int, SessionId],
 ) -> Message:
-    """Return a message from a row of `MESSAGE_COLUMNS`, its parent and sessions by id."""
+    """Return a message from a row of `MESSAGE`, its parent and sessions by id."""
+    _, _, own, kind, status, session, run, created_ms, blocks, error_code, more = row
+    role, origin, trust = _KINDS[kind]
+    extra = _NOTHING if more is None else _extra(more)
     return Message(
-        id=row[2],
+        id=own,
         conversation=conversation,
         parent=parent,
-        role=_ROLES[row[3]],
-        blocks=decode_blocks(row[11]),
-        origin=_ORIGINS[row[4]],
-        trust=_TRUSTS[row[5]],
-        name=row[7],
-        session=sessions.get(row[8]),
-        run=row[9],
-        copied_from=row[13],
-        created_ms=row[10],
-        metadata=_metadata(row[14]) if row[14] else {},
-        status=_STATUSES[row[6]],
-        error_code=row[12],
+        role=role,
+        blocks=decode_blocks(blocks),
+        origin=origin,
+        trust=trust,
+        name=extra.name,
+        session=sessions[session],
+        run=run,
+        copied_from=extra.copied_from,
+        created_ms=created_ms,
+        metadata=extra.metadata,
+        status=_STATUSES[status],
+        error_code=error_code,
     )

@@ -23,7 +23,7 @@ from antiphon.stores.sqlite.rows import (
     ATTEMPT,
     CALL,
     CONVERSATION,
-    MESSAGE_COLUMNS,
+    MESSAGE,
     RUN,
     AttemptRow,
     CallRow,
@@ -112,18 +112,17 @@ class Transaction:
 
     def message(self, c: ConversationRow, message: MessageId) -> Message | None:
         """Return a message with its parent's id, or None."""
-        columns = ", ".join(f"m.{column}" for column in MESSAGE_COLUMNS.split(", "))
         row = self.one(
-            f"""SELECT {columns}, p.id, s.id FROM message AS m
+            f"""{MESSAGE}, p.id, s.id FROM message AS m
+            JOIN session AS s ON s.place = m.session
             LEFT JOIN message AS p ON p.place = m.parent
-            LEFT JOIN session AS s ON s.place = m.session
             WHERE m.place >> 32 = ? AND m.id = ?""",
             (c.number, message),
         )
         if row is None:
             return None
-        sessions = {} if row[8] is None else {row[8]: SessionId(row[-1])}
-        return message_record(row, c.id, row[-2], sessions)
+        *columns, parent, session = row
+        return message_record(tuple(columns), c.id, parent, {columns[5]: SessionId(session)})
 
     def next_place(self, table: str, number: int) -> int:
         """Return the key of the next row of this conversation in `table`."""

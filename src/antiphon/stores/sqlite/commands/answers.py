@@ -59,15 +59,8 @@ def commit(tx: Transaction, command: CommitAnswer) -> Run | Denied:
     status = _AFTER[command.then]
     tx.execute(
         """UPDATE conversation SET head = iif(?, ?, head),
-          slot = iif(?, slot, nullif(slot, ?)), updated_ms = ? WHERE number = ?""",
-        (
-            follows,
-            message.id,
-            command.then is Then.CONTINUE,
-            run.id,
-            command.now_ms,
-            c.number,
-        ),
+          slot = iif(?, slot, nullif(slot, ?)) WHERE number = ?""",
+        (follows, message.id, command.then is Then.CONTINUE, run.id, c.number),
     )
     events: list[DurableEvent] = [
         Committed(
@@ -102,12 +95,13 @@ def _id_at(tx: Transaction, place: int) -> MessageId:
 
 
 def _move_run(tx: Transaction, run: RunRow, command: CommitAnswer, *, follows: bool) -> None:
+    # An index knows which runs are open: leave its column alone while this one is.
+    ended = ", ended_ms = :now_ms" if command.then is Then.FINISH else ""
     tx.execute(
-        """UPDATE run SET status = :status, committed = committed + 1, leaf = :leaf,
+        f"""UPDATE run SET status = :status, committed = committed + 1, leaf = :leaf,
           head_left = iif(:follows, :leaf, head_left), answer = NULL,
           error_code = NULL, end_code = coalesce(:end_code, end_code),
-          input_tokens = input_tokens + :input, output_tokens = output_tokens + :output,
-          ended_ms = iif(:finished, :now_ms, NULL)
+          input_tokens = input_tokens + :input, output_tokens = output_tokens + :output{ended}
         WHERE place = :place""",
         {
             "status": _AFTER[command.then],
@@ -116,7 +110,6 @@ def _move_run(tx: Transaction, run: RunRow, command: CommitAnswer, *, follows: b
             "end_code": command.end_code,
             "input": command.usage.input or 0,
             "output": command.usage.output or 0,
-            "finished": command.then is Then.FINISH,
             "now_ms": command.now_ms,
             "place": run.place,
         },

@@ -45,9 +45,8 @@ def insert_results(
     )
     follows = c.head == run.head_left == run.leaf
     tx.execute(
-        "UPDATE conversation SET revision = revision + 1, head = iif(?, ?, head), updated_ms = ? "
-        "WHERE number = ?",
-        (follows, results_id, now_ms, c.number),
+        "UPDATE conversation SET revision = revision + 1, head = iif(?, ?, head) WHERE number = ?",
+        (follows, results_id, c.number),
     )
     tx.execute(
         "UPDATE run SET leaf = ?, head_left = iif(?, ?, head_left) WHERE place = ?",

@@ -281,8 +281,8 @@ def _finish(
         (status, error_code, end_code, now_ms, run.place),
     )
     tx.execute(
-        "UPDATE conversation SET slot = nullif(slot, ?), updated_ms = ? WHERE number = ?",
-        (run.id, now_ms, c.number),
+        "UPDATE conversation SET slot = nullif(slot, ?) WHERE number = ?",
+        (run.id, c.number),
     )
 
 

@@ -35,6 +35,7 @@ CREATE TABLE conversation (
   last_event INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
+-- `updated_ms` moves with what people do, not with every step of an answer.
 CREATE INDEX conversation_by_change ON conversation (tenant, updated_ms, number);
 
 -- The active session's head stands in the conversation's row; an archived one keeps its own.
@@ -50,7 +51,9 @@ CREATE TABLE session (
 CREATE UNIQUE INDEX session_one_active ON session (place >> 32) WHERE active;
 
 -- A parent always came before its child and in the same conversation, so no circle can be
--- written. `base_revision` is set on canonical assistant messages only.
+-- written. `kind` is role, origin and trust in one word each; `extra` holds name, copied_from and
+-- metadata where there are any: a path has thousands of rows, and each column costs time.
+-- `base_revision` is set on canonical assistant messages only.
 CREATE TABLE message (
   place INTEGER PRIMARY KEY,
   parent INTEGER
@@ -59,20 +62,16 @@ CREATE TABLE message (
     CONSTRAINT message_parent_here CHECK (parent >> 32 = place >> 32),
   depth INTEGER NOT NULL,
   id TEXT NOT NULL,
-  role TEXT NOT NULL,
-  origin TEXT NOT NULL,
-  trust TEXT NOT NULL,
+  kind TEXT NOT NULL,
   status TEXT NOT NULL,
-  name TEXT,
-  session INTEGER,
+  session INTEGER NOT NULL,
   run TEXT,
   created_ms INTEGER NOT NULL,
   blocks BLOB,
+  error_code TEXT,
+  extra BLOB,
   digest BLOB NOT NULL,
   path_digest BLOB NOT NULL,
-  error_code TEXT,
-  copied_from TEXT,
-  metadata BLOB,
   base_revision INTEGER
 ) STRICT;
 
