@@ -1,0 +1,173 @@
+"""What an id or a piece of one names, and the dispatch behind it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Any, Final, TypeAlias, TypedDict, TypeGuard, assert_never
+
+from antiphon.core import planner
+from antiphon.core.blocks import Message, Role
+from antiphon.core.dispatch import State
+from antiphon.core.ids import LOCAL_TENANT, ConversationId, MessageId, OperationId, RunId
+from antiphon.core.manifest import Manifest, WireRequest
+from antiphon.core.records import Attempt, Conversation, Run
+from antiphon.core.tree import line as visible
+from antiphon.engine.dispatcher import Dispatcher
+from antiphon.engine.explain import OperationTold, exact_request
+from antiphon.engine.world import World
+from antiphon.errors import DigestMismatch, InvalidInput, NotFound
+
+EVERY: Final = 1_000_000_000
+"""As many conversations as there are."""
+
+Found: TypeAlias = Conversation | Run | OperationTold | Message
+
+
+async def find(world: World, name: str) -> Found:
+    """Return what `name` names: an id, or the end of one.
+
+    Raises:
+        NotFound: Nothing here has this id.
+        InvalidInput: `ambiguous`: several end like this.
+    """
+    store = world.store
+    with suppress(NotFound):
+        if name.startswith("run_"):
+            return await store.find_run(RunId(name))
+        if name.startswith("op_"):
+            return await _operation(world, OperationId(name))
+        return await store.conversation(ConversationId(name))
+    rows = await store.conversations(LOCAL_TENANT, limit=EVERY)
+    for row in rows:
+        with suppress(NotFound):
+            return await store.message(row.id, MessageId(name))
+    ends: list[Conversation | Run | Message] = []
+    for row in rows:
+        ends += [row] if row.id.endswith(name) else []
+        ends += [m for m in await store.tree(row.id) if m.id.endswith(name)]
+        ends += [r for r in await store.runs(row.id) if r.id.endswith(name)]
+    match ends:
+        case [only]:
+            return only
+        case []:
+            raise NotFound("Nothing here has this id.", at=name)
+        case several:
+            raise InvalidInput(
+                f"Several end like this: {', '.join(one.id for one in several[:5])}.",
+                code="ambiguous",
+                at=name,
+            )
+
+
+async def _operation(world: World, name: OperationId) -> OperationTold:
+    manifest, digest = await world.store.manifest(name)
+    return OperationTold(
+        manifest=manifest, digest=digest, attempts=tuple(await world.store.attempts(name))
+    )
+
+
+async def dispatched(world: World, name: str | None, dispatch: str | None) -> Manifest:
+    """Return the manifest of `dispatch`, or of the newest dispatch that `name` had sent.
+
+    Raises:
+        NotFound: There is none, or it belongs to something else.
+    """
+    if dispatch is not None:
+        manifest, _ = await world.store.manifest(OperationId(dispatch))
+        if name is not None and manifest.operation not in {
+            m.operation async for m in _operations(world, await find(world, name))
+        }:
+            raise NotFound(f"{dispatch} belongs to something else.", at=name)
+        return manifest
+    async for manifest in _operations(world, await find(world, name or "")):
+        if any(_may_have_left(a) for a in await world.store.attempts(manifest.operation)):
+            return manifest
+    raise NotFound("Nothing was sent here.", at=name)
+
+
+async def _operations(world: World, found: Found) -> AsyncIterator[Manifest]:
+    """Yield the operations of what was found, newest first."""
+    store = world.store
+    match found:
+        case OperationTold(manifest=manifest):
+            yield manifest
+            return
+        case Conversation():
+            runs = await store.runs(found.id)
+        case Run():
+            runs = [found]
+        case Message():
+            runs = [await store.find_run(found.run)] if found.run is not None else []
+        case _:
+            assert_never(found)
+    for row in reversed(runs):
+        for name in reversed(await store.operations(row.conversation, row.id)):
+            manifest, _ = await store.manifest(name)
+            if not _is_answer(found) or manifest.base_leaf == found.parent:
+                yield manifest
+
+
+def _is_answer(found: Found) -> TypeGuard[Message]:
+    """Whether it is what one dispatch was answered with: that dispatch is meant, no later one."""
+    return isinstance(found, Message) and found.role is Role.ASSISTANT
+
+
+def _may_have_left(attempt: Attempt) -> bool:
+    """Whether a byte of it may have left: accepted, and not known to have stayed here."""
+    stayed = attempt.written_ms is None and attempt.state in (State.FAILED, State.CLOSED)
+    return attempt.generation > 0 and (not stayed or attempt.proof is not None)
+
+
+async def verified_request(world: World, manifest: Manifest) -> WireRequest:
+    """Return the request of a manifest to the byte, its digest verified.
+
+    Raises:
+        DigestMismatch: What is stored is not what was recorded, or is gone.
+    """
+    try:
+        return await exact_request(world, manifest.run, manifest.operation)
+    except NotFound as missing:
+        problem = missing.message
+    raise DigestMismatch(
+        f"A part of what was sent is not stored any more: {problem}",
+        code="content_missing",
+        at=manifest.operation,
+    )
+
+
+class Planned(TypedDict):
+    """What went into a dispatch, by kind, and what stayed out."""
+
+    blocks: list[dict[str, Any]]
+    transcript: dict[str, int]
+    left_out: dict[str, int]
+
+
+async def planned(world: World, manifest: Manifest) -> Planned:
+    """Return the plan of a dispatch, made again from what is stored."""
+    store = world.store
+    conversation = await store.conversation(manifest.conversation)
+    path = await store.path(manifest.conversation, manifest.base_leaf)
+    deleted = await store.deletions_at(manifest.conversation, manifest.conversation_revision)
+    # Its input may have failed since; it was pending when it was sent.
+    line = [*visible(path[:-1], deleted), path[-1]]
+    target = await Dispatcher(world).target_of(manifest, conversation)
+    trace = planner.plan(line, target.policy, target.tools).trace
+    kept = {message.id for message in line}
+    return Planned(
+        blocks=[{"kind": b.kind, "count": b.count, "cacheable": b.cacheable} for b in trace],
+        transcript=dict(
+            Counter(
+                f"{m.role} {type(block).__struct_config__.tag}" for m in line for block in m.blocks
+            )
+        ),
+        left_out=dict(
+            Counter(
+                "deleted" if message.id in deleted else f"status {message.status}"
+                for message in path
+                if message.id not in kept
+            )
+        ),
+    )

@@ -1,0 +1,108 @@
+"""How commands get at a store: settings from flags, a world to read in, an engine to work with."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+
+from antiphon.core.commands import Fence
+from antiphon.core.ids import NodeId
+from antiphon.core.manifest import WireRequest
+from antiphon.engine.assembly import SQLITE, open_store
+from antiphon.engine.clock import SystemClock
+from antiphon.engine.entropy import Ids, SystemEntropy
+from antiphon.engine.lines import LineCache
+from antiphon.engine.live import Broker
+from antiphon.engine.ports import Reply
+from antiphon.engine.settings import Settings
+from antiphon.engine.tools import Function
+from antiphon.engine.world import World
+from antiphon.errors import InternalError
+from antiphon.library import Antiphon
+from antiphon.library import open as open_library
+
+T = TypeVar("T")
+
+READER: Final = Fence(node=NodeId("reader"), epoch=0)
+"""Owns nothing and is refused everywhere: a reader changes nothing."""
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run `work` to its end, in an event loop of its own."""
+    # What the store has to say about this machine is what `antiphon doctor` is asked for.
+    logging.getLogger("antiphon").addHandler(logging.NullHandler())
+    return asyncio.run(work)
+
+
+def settings_of(db: str | None, config: str | None, **flags: object) -> Settings:
+    """Return the settings, with what the command line said first.
+
+    Raises:
+        InvalidInput: A setting that does not exist or does not fit.
+    """
+    return Settings.load({"db": db, **flags}, config=config)
+
+
+def place_of(settings: Settings) -> str:
+    """Return where the data lies, as a person would write it."""
+    return settings.db.removeprefix(SQLITE)
+
+
+@asynccontextmanager
+async def reading(settings: Settings) -> AsyncIterator[World]:
+    """Open the store to look at it; works while another process has it.
+
+    Raises:
+        StoreError: There is none, or it cannot be read.
+    """
+    store = await open_store(settings.db, read_only=True)
+    clock = SystemClock()
+    entropy = SystemEntropy()
+    try:
+        yield World(
+            store=store,
+            transport=_NoTransport(),
+            clock=clock,
+            entropy=entropy,
+            ids=Ids(clock, entropy),
+            settings=settings,
+            broker=Broker(store),
+            lines=LineCache(store),
+            fence=READER,
+        )
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def working(
+    settings: Settings, functions: Iterable[Function] = ()
+) -> AsyncIterator[Antiphon]:
+    """Open the store to work in it: what an earlier process left behind is settled first.
+
+    Raises:
+        StoreLocked: Another process has it.
+    """
+    async with open_library(settings=settings, functions=functions) as app:
+        yield app
+
+
+class _NoTransport:
+    """Whoever only reads sends nothing."""
+
+    async def send(
+        self,
+        request: WireRequest,
+        *,
+        api_key: str | None,
+        connect_timeout_s: float,
+        on_written: Callable[[], None],
+    ) -> Reply:
+        """Refuse."""
+        raise InternalError("A reader sends nothing.")
+
+    async def close(self) -> None:
+        """Nothing is open."""

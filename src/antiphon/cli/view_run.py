@@ -1,0 +1,207 @@
+"""A run on the screen: what was asked, what was sent, how each attempt ended, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from antiphon.cli.view import Ink, clip, count, harmless, lasted, one_line, short, table
+from antiphon.cli.view_tree import SPEAKERS, Place, gist
+from antiphon.core.blocks import Message, Text
+from antiphon.core.dispatch import State
+from antiphon.core.records import Attempt, Call, CallState, Quarantined, Run, RunKind, RunStatus
+from antiphon.engine.explain import Explanation, OperationTold
+
+_ENDS: Final = frozenset(
+    {State.COMMITTED, State.FAILED, State.CANCELED, State.CLOSED, State.UNKNOWN}
+)
+
+STATUS_STYLES: Final = {
+    RunStatus.SUCCESS: "good",
+    RunStatus.ERROR: "bad",
+    RunStatus.UNKNOWN: "warn",
+    RunStatus.WAITING: "warn",
+}
+
+CODES: Final = {
+    "outcome_unknown": "nobody knows whether the provider did the work",
+    "stream_incomplete": "the answer broke off before its end",
+    "missing_finish_reason": "the answer ended without saying that it was complete",
+    "unclosed_arguments": "the arguments of a tool call were cut",
+    "truncated_by_length": "the token limit cut a tool call",
+    "content_filter": "the provider withheld the answer",
+    "malformed_event": "the provider sent something that cannot be read",
+    "idle_timeout": "the provider fell silent",
+    "interrupted": "this process stopped while the answer was under way",
+    "crash": "the process died while the answer was under way",
+    "model_call_limit": "the run used up its model calls",
+    "tool_unknown": "the fate of a tool call is unknown",
+    "key_missing": "the environment lacks the key",
+    "dns": "the provider's name was not found; nothing was sent",
+    "connect": "no connection to the provider; nothing was sent",
+    "connect_timeout": "no connection in time; nothing was sent",
+    "tls": "no secure connection; nothing was sent",
+}
+"""What the commonest codes mean, for those who have not met them yet."""
+
+
+def explained(code: str | None) -> str:
+    """Return a code with what it means, where that is known here."""
+    if not code:
+        return "no reason was recorded"
+    return f"{code}: {CODES[code]}" if code in CODES else code
+
+
+def timeline(told: Explanation, ink: Ink, width: int) -> list[str]:
+    """Return the whole story of a run."""
+    run = told.run
+    rows = [
+        f"{ink(run.id, 'bold')}  {ink(run.status, STATUS_STYLES.get(run.status, 'dim'))}"
+        + (f"  {run.error_code or run.end_code}" if run.error_code or run.end_code else ""),
+        *_facts(run, told.input, width),
+    ]
+    for operation in told.operations:
+        rows += ["", *_operation(operation, run.created_ms, ink)]
+    if told.calls:
+        rows += ["", *_calls(told.calls, ink, width)]
+    if told.quarantined:
+        rows += ["", *_quarantined(told.quarantined, ink, width)]
+    return rows
+
+
+def _facts(run: Run, asked: Message | None, width: int) -> list[str]:
+    kind = {RunKind.SEND: "a new message", RunKind.REGENERATE: "another answer"}[run.kind]
+    facts = [
+        ("conversation", run.conversation),
+        (
+            "asked for",
+            kind + (f" {short(asked.id)}: {clip(gist(asked), width // 2)}" if asked else ""),
+        ),
+        ("model", run.options.model),
+        ("tokens", f"{run.input_tokens} in, {run.output_tokens} out"),
+    ]
+    if run.error_code:
+        facts.append(("ended", explained(run.error_code)))
+    if run.ended_ms is not None:
+        facts.append(("took", lasted(run.ended_ms - run.created_ms)))
+    return [f"  {row}" for row in table(facts)]
+
+
+def operation(told: OperationTold, ink: Ink) -> list[str]:
+    """Return the story of one operation, told from its own beginning."""
+    return _operation(told, told.attempts[0].prepared_ms, ink)
+
+
+def _operation(told: OperationTold, zero_ms: int, ink: Ink) -> list[str]:
+    manifest = told.manifest
+    mapped = ", ".join(f"{m.rule} at {m.block}" for m in manifest.mappings) or "none"
+    facts = [
+        ("model", f"{manifest.model_revision} at {manifest.provider}"),
+        ("adapter", f"{manifest.adapter} version {manifest.adapter_version}"),
+        (
+            "asked on",
+            f"{short(manifest.base_leaf)} at revision {manifest.conversation_revision}",
+        ),
+        ("request", manifest.request_digest),
+        ("sequence", manifest.sequence_digest),
+        ("manifest", told.digest),
+        ("mapped", mapped),
+    ]
+    rows = [f"{ink(manifest.operation, 'bold')}  {manifest.purpose}"]
+    rows += [ink(f"  {row}", "dim") for row in table(facts)]
+    for attempt in told.attempts:
+        rows += _attempt(attempt, zero_ms, ink)
+    return rows
+
+
+def _attempt(attempt: Attempt, zero_ms: int, ink: Ink) -> Iterator[str]:
+    generation = f", generation {attempt.generation}" if attempt.generation else ""
+    handle = f"  {harmless(attempt.handle)}" if attempt.handle else ""
+    yield f"  attempt {attempt.number}{generation}{ink(handle, 'dim')}"
+    steps = [
+        (attempt.prepared_ms, State.PREPARED, "written down, nothing sent"),
+        (attempt.accepted_ms, State.DISPATCHING, "accepted: from here on it may be sent"),
+        (attempt.written_ms, State.SENT, "the first byte may have left"),
+        (attempt.opened_ms, State.STREAMING, "the answer has begun"),
+    ]
+    for at_ms, state, meaning in steps:
+        if at_ms is not None:
+            yield _step(at_ms - zero_ms, state, meaning, ink)
+    if attempt.state in _ENDS:
+        why = explained(attempt.error_code) if attempt.error_code else ""
+        proof = f"ended for certain: {attempt.proof}" if attempt.proof else ""
+        meaning = "; ".join(filter(None, (why, proof)))
+        yield _step(
+            None if attempt.ended_ms is None else attempt.ended_ms - zero_ms,
+            attempt.state,
+            meaning or _MEANINGS[attempt.state],
+            ink,
+        )
+
+
+_MEANINGS: Final = {
+    State.COMMITTED: "the whole answer is history",
+    State.FAILED: "nothing of it was kept",
+    State.CANCELED: "canceled; nothing of it can be committed any more",
+    State.CLOSED: "nothing of it was kept",
+    State.UNKNOWN: "nobody knows yet what the provider did",
+}
+
+_STATE_STYLES: Final = {
+    State.COMMITTED: "good",
+    State.FAILED: "bad",
+    State.CLOSED: "bad",
+    State.UNKNOWN: "warn",
+}
+
+
+def _step(after_ms: int | None, state: State, meaning: str, ink: Ink) -> str:
+    when = "" if after_ms is None else f"+{after_ms / 1000:.3f}"
+    return (
+        f"  {when:>11} s  {ink(f'{state:<11}', _STATE_STYLES.get(state, 'dim'))}  "
+        f"{ink(meaning, 'dim')}"
+    )
+
+
+def _calls(calls: Iterable[Call], ink: Ink, width: int) -> Iterator[str]:
+    yield ink("tool calls", "bold")
+    for call in calls:
+        yield f"  {call_line(call, ink, width - 2)}"
+
+
+def call_line(call: Call, ink: Ink, width: int) -> str:
+    """Return a tool call and what it came to, in one line."""
+    style = {CallState.SUCCESS: "good", CallState.ERROR: "bad", CallState.UNKNOWN: "warn"}
+    state = call.state if call.code is None else f"{call.state} {call.code}"
+    said = " ".join(part.text for part in call.content if isinstance(part, Text))
+    asked = clip(one_line(f"{call.name} {call.arguments}"), width // 2)
+    result = clip(one_line(said), max(12, width - len(state) - width // 2 - 6)) if said else ""
+    return f"{asked}  {ink(state, style.get(call.state, 'dim'))}" + (
+        f"  ← {result}" if result else ""
+    )
+
+
+def _quarantined(put_aside: Iterable[Quarantined], ink: Ink, width: int) -> Iterator[str]:
+    yield ink("put aside, because it came too late", "bold")
+    for item in put_aside:
+        yield clip(f"  generation {item.generation}  {item.reason}  {one_line(item.data)}", width)
+
+
+def message_page(message: Message, place: Place | None, ink: Ink, width: int) -> list[str]:
+    """Return one message whole, with where it comes from."""
+    facts = [
+        ("role", f"{message.role} ({SPEAKERS[message.role]})"),
+        ("status", message.status + (f", {message.error_code}" if message.error_code else "")),
+        ("origin", f"{message.origin}, trusted as {message.trust}"),
+        ("parent", message.parent or "none: it begins a line"),
+    ]
+    if place is not None:
+        facts.append(("one of", str(place)))
+    if message.run:
+        facts.append(("run", message.run))
+    facts += [(name, one_line(value)) for name, value in message.metadata.items()]
+    rows = [ink(message.id, "bold"), *(ink(f"  {row}", "dim") for row in table(facts)), ""]
+    texts = [block.text for block in message.blocks if isinstance(block, Text)]
+    if texts and len(texts) == len(message.blocks):
+        return rows + harmless("\n".join(texts)).split("\n")
+    return [*rows, clip(gist(message), width), ink(count(len(message.blocks), "block"), "dim")]

@@ -1,0 +1,221 @@
+"""A conversation's tree on the screen: every branch, what is on the line, what came to nothing.
+
+A line runs straight down; only a fork indents. So a long talk without branches stays flat, and
+a tree of any depth is drawn without recursion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from antiphon.cli.view import Ink, cells, clip, count, one_line, pad, short
+from antiphon.core.blocks import (
+    Audio,
+    Block,
+    File,
+    Image,
+    Message,
+    Origin,
+    Outcome,
+    Reasoning,
+    Refusal,
+    Role,
+    Status,
+    Text,
+    ToolCall,
+    ToolResult,
+    Unknown,
+)
+from antiphon.core.ids import MessageId
+from antiphon.core.records import Conversation
+
+SPEAKERS: Final = {
+    Role.SYSTEM: "system",
+    Role.DEVELOPER: "developer",
+    Role.USER: "you",
+    Role.ASSISTANT: "model",
+    Role.TOOL: "tool",
+}
+
+ON_LINE, OFF_LINE, FAILED, CANCELED, PENDING, DELETED = "●", "○", "✗", "◌", "◔", "╌"
+
+LEGEND: Final = (
+    f"{ON_LINE} on the line  {OFF_LINE} on another branch  {FAILED} failed  {CANCELED} canceled  "
+    f"{PENDING} waits  {DELETED} deleted"
+)
+
+
+def gist(message: Message) -> str:
+    """Return what a message says, in one line."""
+    return one_line(" ".join(filter(None, map(_gist, message.blocks)))) or "(empty)"
+
+
+def _gist(block: Block) -> str:
+    match block:
+        case Text(text=text):
+            return text
+        case Refusal(text=text):
+            return f"[refusal] {text}"
+        case Reasoning():
+            return ""
+        case ToolCall(name=name, arguments=arguments):
+            return f"→ {name} {arguments}"
+        case ToolResult(content=content, outcome=outcome):
+            said = " ".join(part.text for part in content if isinstance(part, Text))
+            return f"← {said}" if outcome is Outcome.SUCCESS else f"← {outcome}: {said}"
+        case Image():
+            return "[image]"
+        case Audio():
+            return "[audio]"
+        case File(filename=name):
+            return f"[file {name or ''}]".replace(" ]", "]")
+        case Unknown(name=name):
+            return f"[{name}: unknown to this release]"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a message stands among its alternatives: the second of three."""
+
+    number: int
+    of: int
+
+    def __str__(self) -> str:
+        return f"‹ {self.number}/{self.of} ›"  # noqa: RUF001  # arrows are what they mean
+
+
+class Tree:
+    """Every message of a conversation, with who stands below and beside whom."""
+
+    def __init__(self, conversation: Conversation, messages: Sequence[Message]) -> None:
+        self.conversation = conversation
+        self.messages = {message.id: message for message in messages}
+        self.below: dict[MessageId | None, list[Message]] = {}
+        for message in messages:
+            self.below.setdefault(message.parent, []).append(message)
+        self.line = self._line()
+
+    def _line(self) -> frozenset[MessageId]:
+        found, at = [], self.conversation.head
+        while at is not None and at in self.messages:
+            found.append(at)
+            at = self.messages[at].parent
+        return frozenset(found)
+
+    def place(self, message: Message) -> Place | None:
+        """Return where it stands among its alternatives, or None where it has none."""
+        beside = [
+            other.id
+            for other in self.below[message.parent]
+            if other.role is message.role and other.status is not Status.PENDING
+        ]
+        if len(beside) < 2 or message.id not in beside:
+            return None
+        return Place(beside.index(message.id) + 1, len(beside))
+
+    def newest_leaf(self, message: MessageId) -> MessageId:
+        """Return the end of the newest committed line below a message, or itself."""
+        at = message
+        while going_on := self._standing(at):
+            at = going_on[-1]
+        return at
+
+    @property
+    def branches(self) -> int:
+        """How many committed lines there are that nothing committed goes on from."""
+        return sum(
+            1 for m in self.messages.values() if self._stands(m) and not self._standing(m.id)
+        )
+
+    def _standing(self, message: MessageId) -> list[MessageId]:
+        return [child.id for child in self.below.get(message, ()) if self._stands(child)]
+
+    def _stands(self, message: Message) -> bool:
+        return message.status is Status.SUCCESS and message.id not in self.conversation.deletions
+
+
+def draw(tree: Tree, ink: Ink, width: int) -> list[str]:
+    """Return the tree as lines, oldest first."""
+    rows: list[str] = []
+    roots = tree.below.get(None, [])
+    # (message, what stands before it, what stands before those below it)
+    todo = _fork(roots, "") if len(roots) > 1 else [(root, "", "") for root in roots]
+    while todo:
+        message, before, under = todo.pop()
+        rows.append(_row(tree, message, before, ink, width))
+        below = tree.below.get(message.id, [])
+        if len(below) == 1:
+            todo.append((below[0], under, under))
+        else:
+            todo += _fork(below, under)
+    return rows
+
+
+def _fork(children: Sequence[Message], under: str) -> list[tuple[Message, str, str]]:
+    """Return the children of a fork, the last one first."""
+    forked = [(child, f"{under}├─", f"{under}│ ") for child in children[:-1]]
+    forked += [(child, f"{under}└─", f"{under}  ") for child in children[-1:]]
+    return forked[::-1]
+
+
+def _row(tree: Tree, message: Message, before: str, ink: Ink, width: int) -> str:
+    mark, styles = _mark(tree, message)
+    notes = _notes(tree, message)
+    speaker = pad(SPEAKERS[message.role], 5)
+    tail = short(message.id)
+    fixed = cells(before) + 2 + cells(speaker) + 1 + 2 + cells(tail) + cells(notes)
+    said = clip(gist(message), max(12, width - fixed))
+    room = " " * max(0, width - fixed - cells(said))
+    return (
+        ink(before, "dim")
+        + ink(mark, *styles)
+        + f" {ink(speaker, *styles)} "
+        + (ink(said, *styles) if "dim" in styles else said)
+        + room
+        + ink(notes, "mark")
+        + ink(f"  {tail}", "dim")
+    ).rstrip()
+
+
+def _mark(tree: Tree, message: Message) -> tuple[str, tuple[str, ...]]:
+    if message.id in tree.conversation.deletions:
+        return DELETED, ("dim",)
+    match message.status:
+        case Status.ERROR:
+            return FAILED, ("bad",)
+        case Status.CANCELED:
+            return CANCELED, ("dim",)
+        case Status.PENDING:
+            return PENDING, ("warn",)
+        case Status.SUCCESS:
+            return (ON_LINE, ("good",)) if message.id in tree.line else (OFF_LINE, ("dim",))
+
+
+def _notes(tree: Tree, message: Message) -> str:
+    notes = []
+    if message.error_code:
+        notes.append(message.error_code)
+    if message.origin in (Origin.KEPT, Origin.COPIED, Origin.IMPORTED):
+        notes.append(message.origin.value)
+    place = tree.place(message)
+    if place is not None:
+        notes.append(str(place))
+    if message.id == tree.conversation.head:
+        notes.append("◀ head")
+    return "".join(f"  {note}" for note in notes)
+
+
+def headline(tree: Tree, ink: Ink) -> str:
+    """Return the conversation's name and numbers in one line."""
+    row = tree.conversation
+    numbers = " · ".join(
+        (
+            count(len(tree.messages), "message"),
+            count(tree.branches, "branch", "branches"),
+            f"revision {row.revision}",
+        )
+    )
+    title = f" {one_line(row.title)}" if row.title else ""
+    return f"{ink(row.id, 'bold')}{title}\n{ink(numbers, 'dim')}"
