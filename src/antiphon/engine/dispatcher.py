@@ -7,6 +7,7 @@ known is recorded as UNKNOWN before anything else is tried.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
@@ -99,6 +100,7 @@ class Dispatcher:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._checks: dict[Digest, Mapping[str, SchemaCheck]] = {}
 
     async def turn(self, run: Run, control: Control, *, tools: bool = True) -> Run:
         """Make one model call and return the run as it then stands.
@@ -151,8 +153,20 @@ class Dispatcher:
             policy_digest=policy_digest,
             tools=declared,
             toolset_digest=toolset_digest,
-            checks={tool.name: compile_schema(tool.parameters) for tool in declared},
+            checks=await self._compiled(toolset_digest, declared),
         )
+
+    async def _compiled(
+        self, toolset: Digest, declared: tuple[ToolDeclaration, ...]
+    ) -> Mapping[str, SchemaCheck]:
+        """Return the argument checks of a toolset, compiled once and off the event loop."""
+        if toolset not in self._checks:
+            checks = {tool.name: compile_schema(tool.parameters) for tool in declared}
+            for check in checks.values():
+                # The first question loads the schema library and compiles.
+                await asyncio.to_thread(check.problem, "{}")
+            self._checks[toolset] = checks
+        return self._checks[toolset]
 
     # Before the send.
 

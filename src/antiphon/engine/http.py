@@ -130,7 +130,7 @@ class HttpTransport:
             headers=_headers(request),
             data=_slices(request.chunks) if request.chunks else None,
             allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout_s),
+            timeout=aiohttp.ClientTimeout(total=None, connect=None),
             trace_request_ctx=exchange,
             middlewares=(once,),
         )
@@ -225,7 +225,7 @@ class HttpReply:
 
     async def close(self) -> None:
         """Hang up unless the body has ended; afterwards nothing of it can reach us."""
-        pass
+        self._response.close()
 
 
 class _Body:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from antiphon.adapters.base import Adapter, RenderedLine
-from antiphon.core.blocks import Message, Role, Status
+from antiphon.core.blocks import Message, Origin, Status
 from antiphon.core.ids import ConversationId, Digest, MessageId
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.records import Conversation
@@ -69,7 +69,7 @@ class LineCache:
             new = await self._store.path(conversation.id, leaf, until=warm.leaf)
             # What follows an input shows that it was committed only if it answers it.
             follows = new and new[0].parent == warm.leaf
-            if follows and (not warm.pending or new[0].role is Role.ASSISTANT):
+            if follows and (not warm.pending or new[0].origin is Origin.MODEL):
                 return self._grow(warm, visible(new, conversation.deletions), leaf)
         path = await self._store.path(conversation.id, leaf)
         warm = _Warm(
