@@ -145,6 +145,20 @@ async def test_what_on_written_raises_stops_the_request_before_its_first_byte(
     assert upstream.requests == []
 
 
+async def test_nothing_left_if_on_written_itself_failed(transport: HttpTransport) -> None:
+    def fail() -> None:
+        raise OSError("no space left")
+
+    async with RawUpstream([READ]) as upstream:
+        with pytest.raises(NotSent):
+            async with asyncio.timeout(WAIT_S):
+                await transport.send(
+                    request(upstream.url), api_key=KEY, connect_timeout_s=5, on_written=fail
+                )
+        await upstream.client_left()
+    assert upstream.requests == []
+
+
 async def test_a_closed_transport_sends_nothing(transport: HttpTransport) -> None:
     await transport.close()
     with pytest.raises(NotSent):
@@ -420,11 +434,13 @@ async def test_an_interim_answer_is_not_the_answer(transport: HttpTransport) -> 
         assert (reply.status, await read(reply)) == (200, b"hi")
 
 
-async def test_a_cookie_is_not_sent_back(transport: HttpTransport) -> None:
+async def test_a_cookie_is_not_sent_back() -> None:
     answer = b"HTTP/1.1 200 OK\r\nset-cookie: a=b\r\ncontent-length: 2\r\n\r\nhi"
     async with RawUpstream([READ, answer, READ, answer]) as upstream:
+        transport = HttpTransport(hosts={"cookies.example": Own(upstream.port)})
         for _ in range(2):
-            await read(await send(transport, request(upstream.url)))
+            await read(await send(transport, request("http://cookies.example/v1")))
+        await transport.close()
     assert "cookie" not in upstream.requests[1].headers
 
 

@@ -94,8 +94,8 @@ class HttpTransport:
     ) -> HttpReply:
         """Send `request` once and return when the head of its answer is here.
 
-        `on_written` runs immediately before the first byte may leave. What it raises stops the
-        request with nothing sent and reaches the caller unchanged. Canceling this call hangs up.
+        `on_written` runs immediately before the first byte may leave, and if it raises, none
+        does. Canceling this call hangs up.
 
         Raises:
             NotSent: No byte left; `code` is `dns`, `connect`, `tls` or `connect_timeout`.
@@ -130,7 +130,7 @@ class HttpTransport:
             headers=_headers(request),
             data=_slices(request.chunks) if request.chunks else None,
             allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=None, connect=None),
+            timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout_s),
             trace_request_ctx=exchange,
             middlewares=(once,),
         )
