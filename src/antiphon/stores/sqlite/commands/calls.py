@@ -44,7 +44,8 @@ def finish(tx: Transaction, command: FinishCall) -> Call | Denied:
     if call.ended_ms is not None:
         if (call.state, call.code, call.content) == (command.state, command.code, content):
             return call.record()
-        if run.open:
+        brought = command.fence is None and run.status != RunStatus.CANCELED
+        if run.open or brought:
             return Denied("duplicate_tool_result")
     denied = _may_finish(run, call, command)
     if denied is not None:
