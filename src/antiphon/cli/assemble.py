@@ -116,7 +116,10 @@ def told(answer: Answer) -> Iterator[str]:
         if not answer.definite:
             yield "  What the provider did is not known."
     yield f"finish     {answer.finish or 'none'}"
-    counts = ", ".join(f"{count} {name}" for name, count in (_usage(answer.usage) or {}).items())
+    counts = ", ".join(
+        f"{count} {name.removesuffix('_tokens')}"
+        for name, count in (_usage(answer.usage) or {}).items()
+    )
     yield f"usage      {counts or 'not told'}"
     for name, text in (
         ("reasoning", answer.reasoning),

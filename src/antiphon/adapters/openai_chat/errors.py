@@ -133,16 +133,17 @@ def classify(status: int, headers: Mapping[str, str], body: bytes, now_ms: int) 
         HttpVerdict(definite=True, code='rate_limit_exceeded', message='The provider answered 429.', \
 retryable=True, retry_after_ms=2000)
     """
-    code, message = told(_error_of(body))
+    said, message = told(_error_of(body))
     meant = REFUSALS.get(status)
-    if code is None or code.isdecimal():
-        code = f"http_{status}" if meant is None else meant.code
+    code = f"http_{status}" if meant is None else meant.code
+    if said is not None and not said.isdecimal():
+        code = said
     definite = meant is not None and code not in UNKNOWN_CODES
     # After an unknown outcome this only says that the failure may pass.
     retryable = meant.retryable if meant is not None else status >= 500
-    if code in NEVER_AGAIN:
+    if said in NEVER_AGAIN:
         retryable = False
-    elif code in SAMPLED:
+    elif said in SAMPLED:
         retryable = True
     elif headers.get("x-should-retry") in ("true", "false"):
         retryable = headers["x-should-retry"] == "true"

@@ -441,5 +441,11 @@ def _chunk(data: bytes) -> _Chunk:
     except ValueError:
         if SURROGATE.search(data) is None:
             raise
-    # Half a character, escaped: legal in JSON, and joined again by the assembler.
-    return msgspec.convert(json.loads(data), _Chunk)
+        # Half a character, escaped: legal in JSON, and joined again by the assembler.
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError):
+            value = None
+        if value is None:
+            raise
+    return msgspec.convert(value, _Chunk)
