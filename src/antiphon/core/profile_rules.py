@@ -64,6 +64,7 @@ class ProfileRules:
         "_kinds",
         "_last",
         "_mapped",
+        "_may_follow_results",
         "_names",
         "_order",
         "_profile",
@@ -106,6 +107,8 @@ class ProfileRules:
         self._turn_left = False
         self._between: dict[CallId, str] = {}
         self._order = profile.results_in_call_order and not mapped
+        # What the adapter puts behind results has to be legal there.
+        self._may_follow_results = mapped and profile.after_tool is None and not profile.alternation
 
     def copy(self, findings: list[Finding]) -> ProfileRules:
         """Return rules that stand where these stand, and put their findings into `findings`."""
@@ -236,7 +239,7 @@ class ProfileRules:
     def _stands_between(self, message: Message, owed: Mapping[CallId, object]) -> None:
         if not self._profile.results_adjacent:
             return
-        if self._mapped and not any(type(b) is ToolCall for b in message.blocks):
+        if self._may_follow_results and not any(type(b) is ToolCall for b in message.blocks):
             return  # the adapter lets the results go first
         for call_id in owed:
             self._between.setdefault(call_id, message.id)
@@ -250,6 +253,14 @@ class ProfileRules:
                 at,
                 position,
                 f"{call.name!r} is no name for a tool here: {profile.tool_name_pattern}.",
+                call.call_id,
+            )
+        if self._profile.tools_declared and not self._tools:
+            self._find(
+                "tool_config_missing",
+                block_id(message.id, order),
+                position,
+                "History with tool calls needs the tools declared, even where no more are wanted.",
                 call.call_id,
             )
         if not self._mapped and call.call_id:
@@ -299,7 +310,7 @@ class ProfileRules:
             )
         if (
             not self._profile.result_media
-            and not self._mapped
+            and not self._may_follow_results
             and any(type(p) is not Text for p in result.content)
         ):
             self._find(
