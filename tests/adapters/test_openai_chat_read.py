@@ -728,7 +728,10 @@ def test_a_whole_answer_and_a_streamed_one_come_to_the_same(
 
 
 def test_no_beginning_of_a_whole_answer_is_taken_for_it() -> None:
-    body = whole({"content": "Aye, 潮 😀.", "reasoning": "PAIR"}, usage={"prompt_tokens": 1.5e3})
+    body = whole(
+        {"content": "Aye, 潮 😀.", "reasoning": "PAIR"},
+        usage={"prompt_tokens": 1.5e3, "x": [-2, True]},
+    )
     body = body.replace(b"PAIR", b"\\ud83d\\ude00")
     for length in range(len(body)):
         answer = answer_of(body[:length], content_type=JSON)

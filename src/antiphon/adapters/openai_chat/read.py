@@ -58,6 +58,7 @@ FINISH: Final[Mapping[str, Meaning]] = {
 }
 
 DONE: Final = b"[DONE]"
+WHERE: Final = re.compile(r"\(byte (\d+)\)\Z")
 SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -215,9 +216,7 @@ class Reader:
         try:
             chunk = _chunk(data)
         except ValueError as error:
-            # The body of a whole answer that was cut is the beginning of a JSON text.
-            cut = "truncated" in str(error)
-            code = "stream_incomplete" if cut else "malformed_event"
+            code = "stream_incomplete" if _is_cut(data, error) else "malformed_event"
             self._fail(deltas, code, f"The answer cannot be read: {error}")
             return
         self._take(chunk, deltas)
@@ -422,6 +421,16 @@ class Reader:
     def _fail(self, deltas: list[Delta], code: str, message: str) -> None:
         deltas.append(Failed(code, message, retryable=code != "event_too_large", definite=False))
         self._closed = True
+
+
+def _is_cut(data: bytes, error: ValueError) -> bool:
+    """Say whether what the decoder missed is at the very end of the body.
+
+    It says so in words only. The tests cut answers at every byte, so other words show there.
+    """
+    words = str(error)
+    place = None if "trailing" in words else WHERE.search(words)
+    return "truncated" in words or (place is not None and int(place[1]) == len(data))
 
 
 def _member(value: object, name: str) -> object:
