@@ -131,6 +131,13 @@ class RehearsalServer:
             await self._changed.wait()
         return self.received[count - 1]
 
+    async def wait_end(self, received: Received) -> str:
+        """Return how the answer to `received` ended, once it has."""
+        while received.end is None:
+            self._changed.clear()
+            await self._changed.wait()
+        return received.end
+
     async def wait_held(self, name: str = "hold") -> None:
         """Return once an answer stands at the hold `name`."""
         await self._gate(name).reached.wait()
@@ -201,11 +208,13 @@ class RehearsalServer:
             script = self._answer(request)
         try:
             whole = await self._perform(script, reader, writer)
+            request.end = "whole" if whole else "broken"
+            return whole
         except ConnectionError:
             request.end = "left"
             raise
-        request.end = "whole" if whole else "broken"
-        return whole
+        finally:
+            self._changed.set()
 
     def _answer(self, request: Received) -> Answer:
         if self._script is not None:

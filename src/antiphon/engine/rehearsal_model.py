@@ -199,7 +199,7 @@ def _reply(request: _Request, seen: int) -> _Said | Answer:
     rest = rest.strip()
     if last.role == "tool" and word != "loop":
         return _use_results(request)
-    obey = _WORDS.get(word.lower())
+    obey = WORDS.get(word.lower())
     if obey is None:
         return _forced_call(request) or _echo(request, asked)
     if rest == "once" or rest.endswith(" once"):
@@ -333,7 +333,7 @@ _BROKEN_EVENT: Final = _event(
     {"error": {"message": f"{LABEL}you asked for an error.", "type": "server_error"}}
 )
 
-_WORDS: Final[Mapping[str, _Obey]] = MappingProxyType(
+WORDS: Final[Mapping[str, _Obey]] = MappingProxyType(
     {
         "tool": _tool,
         "loop": _tool,
