@@ -179,27 +179,28 @@ class Reader:
         return deltas
 
     def _event(self, event: Event, deltas: list[Delta]) -> None:
-        data = event.data
-        if data == DONE or not data or data.isspace():
-            # Some servers keep the line alive with empty data.
-            if data == DONE:
-                self._tell_openings(deltas)
-                deltas.append(Ended())
-                self._closed = True
-            return
         if event.name == "error":
             self._error_event(event, deltas)
             return
         try:
-            chunk = _chunk(data)
+            chunk = _chunk(event.data)
         except ValueError as error:
-            # Half an event at the end of the body is a cut, and the missing finish will say so.
-            if not event.unterminated:
-                self._fail(deltas, "malformed_event", f"An event cannot be read: {error}")
+            self._no_chunk(event, error, deltas)
             return
         if event.unterminated:
             deltas.append(Note("unterminated_event"))
         self._take(chunk, deltas)
+
+    def _no_chunk(self, event: Event, error: ValueError, deltas: list[Delta]) -> None:
+        if event.data == DONE:
+            self._tell_openings(deltas)
+            deltas.append(Ended())
+            self._closed = True
+        elif not event.data.strip():
+            pass  # some servers keep the line alive with empty data
+        elif not event.unterminated:
+            self._fail(deltas, "malformed_event", f"An event cannot be read: {error}")
+        # Half an event at the end of the body is a cut, and the missing finish will say so.
 
     def _error_event(self, event: Event, deltas: list[Delta]) -> None:
         try:

@@ -37,7 +37,8 @@ class EventStream:
         """Take the next bytes of the body and return the events that they complete."""
         if self._closed or not data:
             return []
-        data = self._with_line_feeds(data)
+        if self._after_return or b"\r" in data:
+            data = self._with_line_feeds(data)
         held = self._held
         if held:
             ends = b"\n\n" in data or (data.startswith(b"\n") and held.endswith(b"\n"))
@@ -47,7 +48,7 @@ class EventStream:
             data = bytes(held)
             held.clear()
         frames = data.split(b"\n\n")
-        held += frames.pop()
+        rest = frames.pop()
         events: list[Framed] = []
         for frame in frames:
             if len(frame) > self._max_event_bytes:
@@ -65,7 +66,10 @@ class EventStream:
                 broken = Broken("malformed_event", "An event of the stream is not valid UTF-8.")
                 return self._break(events, broken)
             events.append(event)
-        return self._within_limit(events)
+        if rest:
+            held += rest
+            return self._within_limit(events)
+        return events
 
     def end(self) -> list[Framed]:
         """The body is over: return the event that it left unterminated, if there is one."""
