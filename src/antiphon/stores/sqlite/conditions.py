@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from antiphon.core.dispatch import Condition, Effect, Row
+from antiphon.stores.sqlite.rows import ATTEMPT_OWN
 
 _CURRENT_EPOCH: Final = "coalesce((SELECT n.epoch FROM node AS n WHERE n.id = {node}), 0)"
 
@@ -54,7 +55,10 @@ CONDITIONS: dict[Condition, str] = {
 }
 
 ATTEMPT_EFFECTS: Final[dict[Effect, tuple[str, ...]]] = {
-    Effect.OPEN_GENERATION: ("generation = c.attempt_generation + 1",),
+    Effect.OPEN_GENERATION: (
+        "generation = (SELECT c.attempt_generation + 1 FROM conversation AS c "
+        "WHERE c.number = a.manifest >> 32)",
+    ),
     Effect.TAKE_OWNERSHIP: ("node = :my_node", "epoch = :my_epoch"),
     Effect.MARK_AGAIN: ("sent_again = 1",),
     Effect.BIND_HANDLE: ("handle = coalesce(a.handle, :handle)",),
@@ -80,7 +84,10 @@ _JOINED: Final = "m.place = a.manifest AND r.place = m.run AND c.number = m.plac
 
 
 def update(row: Row, assignments: Iterable[str]) -> str:
-    """Return the statement that moves an attempt by `row`, and by nothing else."""
+    """Return the statement that moves an attempt by `row`, and by nothing else.
+
+    It returns the attempt's own columns; no row means that a condition does not hold.
+    """
     sets = [
         f"state = '{row.target}'",
         *(part for effect in row.effects for part in ATTEMPT_EFFECTS.get(effect, ())),
@@ -88,9 +95,11 @@ def update(row: Row, assignments: Iterable[str]) -> str:
     ]
     return f"""
         UPDATE attempt AS a SET {", ".join(sets)}
-        FROM manifest AS m, run AS r, conversation AS c
-        WHERE a.manifest = :manifest AND a.number = :number AND {_JOINED}
-        AND a.state IN ({_sources(row)}) AND {where(row.conditions)}"""
+        WHERE a.manifest = :manifest AND a.number = :number AND a.state IN ({_sources(row)})
+        AND EXISTS (
+          SELECT 1 FROM manifest AS m, run AS r, conversation AS c
+          WHERE {_JOINED} AND {where(row.conditions)})
+        RETURNING {ATTEMPT_OWN}"""
 
 
 def insert_first(row: Row) -> str:

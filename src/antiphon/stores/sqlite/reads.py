@@ -21,6 +21,7 @@ from antiphon.core.ids import (
 )
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import (
+    OPEN_RUN,
     Attempt,
     Call,
     Conversation,
@@ -39,7 +40,6 @@ from antiphon.stores.sqlite.rows import (
     CONVERSATION,
     MANIFEST,
     MESSAGE,
-    RUN,
     AttemptRow,
     CallRow,
     ConversationRow,
@@ -202,31 +202,42 @@ def children(
     return _messages(db, conversation, at, "m.place >> 32 = ? AND m.parent IS ?", at, under)
 
 
+_RUN = f"SELECT {', '.join(f'r.{column}' for column in RunRow._fields)}, c.id FROM run AS r " + (
+    "JOIN conversation AS c ON c.number = r.place >> 32 "
+)
+
+
+def _run(row: tuple[Any, ...]) -> Run:
+    return RunRow._make(row[:-1]).record(row[-1])
+
+
 def run(db: sqlite3.Connection, conversation: ConversationId | None, run: RunId) -> Run:
     """Return one run; of any conversation where none is named. Raises `NotFound`."""
-    row = db.execute(RUN + "WHERE r.id = ?", (run,)).fetchone()
-    if row is None or (conversation is not None and row[2] != conversation):
+    row = db.execute(_RUN + "WHERE r.id = ?", (run,)).fetchone()
+    if row is None or conversation not in (None, row[-1]):
         raise NotFound("There is no such run.", at=run)
-    return RunRow._make(row).record()
+    return _run(row)
 
 
 def runs(
     db: sqlite3.Connection, conversation: ConversationId, statuses: Iterable[RunStatus] | None
 ) -> list[Run]:
     """Return a conversation's runs in the order they were started."""
-    first, last = span(number(db, conversation))
     wanted = list(RunStatus) if statuses is None else list(statuses)
+    # Open runs have an index of their own; without this word of help it would not be used.
+    hint = "AND r.ended_ms IS NULL" if OPEN_RUN.issuperset(wanted) else ""
     rows = db.execute(
-        RUN + f"WHERE r.place BETWEEN ? AND ? AND {_any('r.status', wanted)} ORDER BY r.place",
-        (first, last, *wanted),
+        _RUN + f"WHERE r.place BETWEEN ? AND ? AND {_any('r.status', wanted)} {hint} "
+        "ORDER BY r.place",
+        (*span(number(db, conversation)), *wanted),
     )
-    return [RunRow._make(row).record() for row in rows]
+    return [_run(row) for row in rows]
 
 
 def open_runs(db: sqlite3.Connection) -> list[Run]:
     """Return every open run."""
-    rows = db.execute(RUN + "WHERE r.ended_ms IS NULL ORDER BY r.created_ms, r.place")
-    return [RunRow._make(row).record() for row in rows]
+    rows = db.execute(_RUN + "WHERE r.ended_ms IS NULL ORDER BY r.created_ms, r.place")
+    return [_run(row) for row in rows]
 
 
 def run_input(db: sqlite3.Connection, conversation: ConversationId, run: RunId) -> Message | None:
@@ -288,12 +299,11 @@ def calls(
 ) -> list[Call]:
     """Return ledger rows in the calls' order."""
     rows = db.execute(
-        CALL
-        + """WHERE l.run = (SELECT place FROM run WHERE id = ?) AND c.id = ?
+        f"""{CALL} WHERE l.run = (SELECT place FROM run WHERE id = ? AND place >> 32 = ?)
         AND (? IS NULL OR m.id = ?) ORDER BY l.place""",
-        (run, conversation, message, message),
+        (run, number(db, conversation), message, message),
     )
-    return [CallRow._make(row).record() for row in rows]
+    return [CallRow(conversation, run, *row).record() for row in rows]
 
 
 def content(db: sqlite3.Connection, tenant: TenantId, digest: Digest) -> bytes:

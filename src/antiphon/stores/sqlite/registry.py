@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from antiphon.core import commands as c
-from antiphon.stores.sqlite.commands import answers, calls, conversations, dispatch, runs
+from antiphon.stores.sqlite.commands import answers, calls, conversations, dispatch, endings, runs
 from antiphon.stores.sqlite.transaction import Transaction
 
 FUNCTIONS: Final[Mapping[type[c.Command[Any]], Callable[[Transaction, Any], Any]]] = (
@@ -29,9 +29,9 @@ FUNCTIONS: Final[Mapping[type[c.Command[Any]], Callable[[Transaction, Any], Any]
             c.PlaceRun: runs.place_run,
             c.ClaimRun: runs.claim,
             c.WaitRun: runs.wait,
-            c.EndRun: runs.end,
-            c.CancelRun: runs.cancel,
-            c.KeepPartial: runs.keep_partial,
+            c.EndRun: endings.end,
+            c.CancelRun: endings.cancel,
+            c.KeepPartial: endings.keep_partial,
             c.Prepare: dispatch.prepare,
             c.Accept: dispatch.accept,
             c.Supersede: dispatch.supersede,

@@ -118,15 +118,14 @@ class RunRow(NamedTuple):
 
     place: int
     id: RunId
-    conversation: ConversationId
     kind: str
-    status: RunStatus
+    status: str
     options: bytes
     input: MessageId | None
     asked_parent: MessageId | None
     at_root: int
     seq: int
-    session_id: SessionId | None
+    session: SessionId | None
     leaf: MessageId | None
     head_left: MessageId | None
     answer: MessageId | None
@@ -149,18 +148,18 @@ class RunRow(NamedTuple):
         """Whether it has not ended."""
         return self.ended_ms is None
 
-    def record(self) -> Run:
+    def record(self, conversation: ConversationId) -> Run:
         """Return the row as the store hands it out."""
         return Run(
             id=self.id,
-            conversation=self.conversation,
+            conversation=conversation,
             kind=RunKind(self.kind),
             status=RunStatus(self.status),
             options=_options(self.options),
             input=self.input,
             asked_parent=self.asked_parent,
             at_root=bool(self.at_root),
-            session=self.session_id,
+            session=self.session,
             leaf=self.leaf,
             head_left=self.head_left,
             answer=self.answer,
@@ -178,21 +177,12 @@ class RunRow(NamedTuple):
         )
 
 
-RUN: Final = """
-SELECT r.place, r.id, c.id, r.kind, r.status, r.options, r.input, r.asked_parent, r.at_root, r.seq,
-       s.id, r.leaf, r.head_left, r.answer, r.partial, r.committed, r.first_operation, r.operation, r.node,
-       r.epoch, r.error_code, r.end_code, r.input_tokens, r.output_tokens, r.created_ms,
-       r.started_ms, r.ended_ms
-FROM run AS r JOIN conversation AS c ON c.number = r.place >> 32
-LEFT JOIN session AS s ON s.place = r.session
-"""
+RUN: Final = ", ".join(RunRow._fields)
 
 
 class AttemptRow(NamedTuple):
-    """An attempt with what its manifest says of it."""
+    """An attempt, after what its manifest says of it and whose it is."""
 
-    manifest: int
-    number: int
     operation: OperationId
     conversation: ConversationId
     run_place: int
@@ -202,7 +192,8 @@ class AttemptRow(NamedTuple):
     base_cancel_generation: int
     request_digest: Stored
     manifest_digest: Stored
-    purpose: str
+    manifest: int
+    number: int
     generation: int
     state: str
     handle: str | None
@@ -217,6 +208,10 @@ class AttemptRow(NamedTuple):
     written_ms: int | None
     opened_ms: int | None
     ended_ms: int | None
+
+    def moved(self, own: tuple[Any, ...]) -> AttemptRow:
+        """Return the row with its own columns (`ATTEMPT_OWN`) as they stand now."""
+        return AttemptRow._make(self[: -len(own)] + own)
 
     def record(self) -> Attempt:
         """Return the row as the store hands it out."""
@@ -242,25 +237,24 @@ class AttemptRow(NamedTuple):
         )
 
 
-ATTEMPT: Final = """
-SELECT a.manifest, a.number, m.operation, c.id, m.run, r.id, m.base_leaf, m.base_revision,
-       m.base_cancel_generation, m.request_digest, m.digest, a.purpose, a.generation, a.state,
-       a.handle, a.node, a.epoch, a.deadline_ms, a.sent_again, a.proof, a.error_code,
-       a.prepared_ms, a.accepted_ms, a.written_ms, a.opened_ms, a.ended_ms
+_OWN: Final = AttemptRow._fields[AttemptRow._fields.index("manifest") :]
+ATTEMPT_OWN: Final = ", ".join(_OWN)
+
+ATTEMPT: Final = f"""
+SELECT m.operation, c.id, m.run, r.id, m.base_leaf, m.base_revision, m.base_cancel_generation,
+       m.request_digest, m.digest, {", ".join(f"a.{column}" for column in _OWN)}
 FROM attempt AS a JOIN manifest AS m ON m.place = a.manifest
 JOIN run AS r ON r.place = m.run JOIN conversation AS c ON c.number = m.place >> 32
 """
 
 
 class CallRow(NamedTuple):
-    """A row of the ledger."""
+    """A row of the ledger, after whose it is."""
 
-    place: int
-    run_place: int
-    message_place: int
     conversation: ConversationId
     run: RunId
     message: MessageId
+    place: int
     call_id: CallId
     position: int
     name: str
@@ -307,13 +301,9 @@ class CallRow(NamedTuple):
         )
 
 
-CALL: Final = """
-SELECT l.place, l.run, l.message, c.id, r.id, m.id, l.call_id, l.position, l.name, l.arguments,
-       l.arguments_digest, l.generation, l.runner, l.read_only, l.idempotent, l.state, l.attempt,
-       l.node, l.epoch, l.deadline_ms, l.idempotency_key, l.code, l.content, l.ended_ms
-FROM call AS l JOIN run AS r ON r.place = l.run JOIN message AS m ON m.place = l.message
-JOIN conversation AS c ON c.number = l.place >> 32
-"""
+CALL: Final = f"""
+SELECT m.id, {", ".join(f"l.{column}" for column in CallRow._fields[3:])}
+FROM call AS l JOIN message AS m ON m.place = l.message"""
 
 MANIFEST: Final = """
 SELECT m.operation, c.id, s.id, r.id, m.purpose, b.id, m.base_revision,

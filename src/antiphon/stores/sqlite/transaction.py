@@ -13,12 +13,20 @@ from typing import Any, TypeAlias
 import msgspec
 
 from antiphon.core.blocks import Message
-from antiphon.core.commands import Quarantine
+from antiphon.core.commands import Command, Fence, Quarantine
 from antiphon.core.events import DurableEvent, encode_event
-from antiphon.core.ids import ConversationId, MessageId, OperationId, RunId, SessionId, TenantId
-from antiphon.core.records import Call, Conversation, Run, StoredEvent
+from antiphon.core.ids import (
+    CallId,
+    ConversationId,
+    MessageId,
+    OperationId,
+    RunId,
+    SessionId,
+    TenantId,
+)
+from antiphon.core.records import Conversation, StoredEvent
 from antiphon.errors import NotFound
-from antiphon.stores.sqlite.places import place, span
+from antiphon.stores.sqlite.places import conversation_of, place, span
 from antiphon.stores.sqlite.rows import (
     ATTEMPT,
     CALL,
@@ -69,11 +77,25 @@ class Transaction:
             raise NotFound("There is no such conversation.", at=conversation)
         return ConversationRow._make(row)
 
-    def run(self, conversation: ConversationId, run: RunId) -> RunRow:
+    def run(self, c: ConversationRow, run: RunId) -> RunRow:
         """Return a run of this conversation. Raises `NotFound`."""
-        row = self.one(RUN + "WHERE r.id = ? AND c.id = ?", (run, conversation))
-        if row is None:
+        row = self.one(f"SELECT {RUN} FROM run WHERE id = ?", (run,))
+        if row is None or conversation_of(row[0]) != c.number:
             raise NotFound("There is no such run in this conversation.", at=run)
+        return RunRow._make(row)
+
+    def run_at(self, place: int) -> RunRow:
+        """Return the run that stands at this place."""
+        row = self.one(f"SELECT {RUN} FROM run WHERE place = ?", (place,))
+        assert row is not None
+        return RunRow._make(row)
+
+    def change_run(self, run: RunRow, sets: str, parameters: Sequence[object]) -> RunRow:
+        """Set columns of a run and return it as it stands then."""
+        row = self.one(
+            f"UPDATE run SET {sets} WHERE place = ? RETURNING {RUN}", (*parameters, run.place)
+        )
+        assert row is not None
         return RunRow._make(row)
 
     def attempt(self, conversation: ConversationId, operation: OperationId) -> AttemptRow:
@@ -91,17 +113,17 @@ class Transaction:
         row = self.one(ATTEMPT + "WHERE a.manifest = ? ORDER BY a.number DESC LIMIT 1", (manifest,))
         return None if row is None else AttemptRow._make(row)
 
-    def call(self, run: RunRow, call_id: str) -> CallRow:
+    def call(self, c: ConversationRow, run: RunRow, call_id: CallId) -> CallRow:
         """Return a row of the ledger. Raises `NotFound`."""
-        row = self.one(CALL + "WHERE l.run = ? AND l.call_id = ?", (run.place, call_id))
+        row = self.one(f"{CALL} WHERE l.run = ? AND l.call_id = ?", (run.place, call_id))
         if row is None:
             raise NotFound("There is no such call in this run.", at=call_id)
-        return CallRow._make(row)
+        return CallRow(c.id, run.id, *row)
 
-    def calls_of_run(self, run: RunRow) -> list[CallRow]:
+    def calls_of_run(self, c: ConversationRow, run: RunRow) -> list[CallRow]:
         """Return the run's ledger rows, oldest first."""
-        rows = self.all(CALL + "WHERE l.run = ? ORDER BY l.place", (run.place,))
-        return [CallRow._make(row) for row in rows]
+        rows = self.all(f"{CALL} WHERE l.run = ? ORDER BY l.place", (run.place,))
+        return [CallRow(c.id, run.id, *row) for row in rows]
 
     def message_place(self, number: int, message: MessageId | None) -> int | None:
         """Return where a message stands, or None where there is none."""
@@ -109,6 +131,12 @@ class Transaction:
             "SELECT place FROM message WHERE place >> 32 = ? AND id = ?", (number, message)
         )
         return None if row is None else int(row[0])
+
+    def message_at(self, place: int) -> MessageId:
+        """Return the id of the message at this place."""
+        row = self.one("SELECT id FROM message WHERE place = ?", (place,))
+        assert row is not None
+        return MessageId(row[0])
 
     def message(self, c: ConversationRow, message: MessageId) -> Message | None:
         """Return a message with its parent's id, or None."""
@@ -137,18 +165,21 @@ class Transaction:
         """Return the tenant's digest key, made at first use."""
         key = self._keys.get(tenant)
         if key is None:
-            self.execute(
-                "INSERT INTO tenant (id, digest_key) VALUES (?, ?) ON CONFLICT DO NOTHING",
-                (tenant, self._new_key()),
-            )
             row = self.one("SELECT digest_key FROM tenant WHERE id = ?", (tenant,))
-            assert row is not None
-            key = self._keys[tenant] = row[0]
+            key = self._new_key() if row is None else bytes(row[0])
+            if row is None:
+                self.execute("INSERT INTO tenant (id, digest_key) VALUES (?, ?)", (tenant, key))
+            self._keys[tenant] = key
         return key
 
     def forget(self) -> None:
         """Drop what was learned in a savepoint that is being undone."""
         self._keys.clear()
+
+    def current(self, fence: Fence) -> bool:
+        """Whether this node still works under this epoch."""
+        row = self.one("SELECT epoch FROM node WHERE id = ?", (fence.node,))
+        return row is not None and row[0] == fence.epoch > 0
 
     # Answers.
 
@@ -166,48 +197,37 @@ class Transaction:
         )
         return frozenset(row[0] for row in rows)
 
-    def run_record(self, run: int) -> Run:
-        """Return the run at this place as it stands now."""
-        row = self.one(RUN + "WHERE r.place = ?", (run,))
-        assert row is not None
-        return RunRow._make(row).record()
-
-    def call_record(self, call: int) -> Call:
-        """Return the ledger row at this place as it stands now."""
-        row = self.one(CALL + "WHERE l.place = ?", (call,))
-        assert row is not None
-        return CallRow._make(row).record()
-
     # Events and quarantine.
 
-    def tell(self, c: ConversationRow, now_ms: int, *events: DurableEvent) -> int:
-        """Number `events`, write them and return the last number.
+    def tell(self, command: Command[Any], number: int, *events: DurableEvent) -> int:
+        """Number the events of a command, write them and return the last number.
 
         Readers hear of them once they are durable.
         """
         row = self.one(
             "UPDATE conversation SET last_event = last_event + ? WHERE number = ? "
             "RETURNING last_event",
-            (len(events), c.number),
+            (len(events), number),
         )
         assert row is not None
         seq = int(row[0]) - len(events)
+        values: list[object] = []
         for event in events:
             seq += 1
             data = encode_event(event)
-            self.execute(
-                "INSERT INTO event (place, at_ms, data) VALUES (?, ?, ?)",
-                (place(c.number, seq), now_ms, data),
-            )
+            values += (place(number, seq), command.now_ms, data)
             self.events.append(
                 StoredEvent(
-                    conversation=c.id,
+                    conversation=command.conversation,
                     seq=seq,
-                    at_ms=now_ms,
+                    at_ms=command.now_ms,
                     run=getattr(event, "run", None),
                     data=msgspec.Raw(data),
                 )
             )
+        if events:
+            rows = ", ".join(["(?, ?, ?)"] * len(events))
+            self.execute(f"INSERT INTO event (place, at_ms, data) VALUES {rows}", values)
         return seq
 
     def put_aside(self, command: Quarantine) -> None:
@@ -229,9 +249,3 @@ class Transaction:
     def note_late(self, command: Quarantine) -> None:
         """Put this aside even though the command that brought it is denied."""
         self.late.append(command)
-
-    def operation_at(self, manifest: int) -> OperationId:
-        """Return the id of the operation whose manifest stands at this place."""
-        row = self.one("SELECT operation FROM manifest WHERE place = ?", (manifest,))
-        assert row is not None
-        return OperationId(row[0])

@@ -9,7 +9,7 @@ is our own fault.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from antiphon.core.commands import Fence
 from antiphon.core.dispatch import (
@@ -89,13 +89,16 @@ class Claim:
         }
 
 
+class Moved(NamedTuple):
+    """A transition that happened: by which row, and the attempt as it stands now."""
+
+    row: Row
+    attempt: AttemptRow
+
+
 def move(
-    tx: Transaction,
-    attempt: AttemptRow,
-    event: Event,
-    claim: Claim,
-    *assignments: str,
-) -> Row | Denied:
+    tx: Transaction, attempt: AttemptRow, event: Event, claim: Claim, *assignments: str
+) -> Moved | Denied:
     """Move `attempt` by `event` and do what the row says to it and to its conversation.
 
     Args:
@@ -104,15 +107,19 @@ def move(
         event: What happened.
         claim: What the caller brings.
         assignments: Further columns to set, as SQL over the claim's parameters.
+
+    Raises:
+        IllegalTransition: The table has no row for this state and event.
     """
     parameters = claim.parameters(attempt)
     for row in ROWS[event]:
         sets = [*assignments]
         if row.target in _TIMES:
             sets.append(_TIMES[row.target])
-        if tx.execute(update(row, sets), parameters):
+        own = tx.one(update(row, sets), parameters)
+        if own is not None:
             _move_conversation(tx, attempt, row)
-            return row
+            return Moved(row, attempt.moved(own))
     return why_not(tx, attempt, event, claim)
 
 

@@ -131,7 +131,8 @@ class Writer:
             connection = self._opened()
             connection.execute("BEGIN IMMEDIATE")
             tx = Transaction(connection, self._new_key)
-            outcomes = [_carry_out(connection, tx, request) for request in batch]
+            alone = len(batch) == 1
+            outcomes = [_carry_out(connection, tx, request, alone=alone) for request in batch]
             connection.execute("COMMIT")
             events = tx.events
         except (BatchLost, sqlite3.Error, StoreError) as error:
@@ -177,15 +178,20 @@ class Writer:
             return  # the loop is closed: nobody is left to be told
 
 
-def _carry_out(connection: sqlite3.Connection, tx: Transaction, request: Request) -> _Outcome:
-    """Do one request's work in a savepoint.
+def _carry_out(
+    connection: sqlite3.Connection, tx: Transaction, request: Request, *, alone: bool
+) -> _Outcome:
+    """Do one request's work and undo it where it fails, and nothing else.
+
+    One that is `alone` in its transaction needs no savepoint.
 
     Raises:
         BatchLost: SQLite has given up the whole transaction.
     """
     told = len(tx.events)
     outcome = _Outcome(request)
-    connection.execute("SAVEPOINT request")
+    if not alone:
+        connection.execute("SAVEPOINT request")
     try:
         outcome.result = request.work(tx)
     except sqlite3.IntegrityError as error:
@@ -199,13 +205,18 @@ def _carry_out(connection: sqlite3.Connection, tx: Transaction, request: Request
     except Exception as error:  # noqa: BLE001 - the caller is told; the batch goes on
         outcome.error = error
     if outcome.error is not None or isinstance(outcome.result, Denied):
-        connection.execute("ROLLBACK TO request")
+        if alone:
+            connection.execute("ROLLBACK")
+            connection.execute("BEGIN IMMEDIATE")
+        else:
+            connection.execute("ROLLBACK TO request")
         del tx.events[told:]
         tx.forget()
         for late in tx.late:
             tx.put_aside(late)
     tx.late.clear()
-    connection.execute("RELEASE request")
+    if not alone:
+        connection.execute("RELEASE request")
     return outcome
 
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from antiphon.core.blocks import Status, encode_blocks
 from antiphon.core.commands import CommitAnswer, ConflictAnswer, NewCall, Quarantine, Then
-from antiphon.core.dispatch import Denied, Effect, Event, Row, State
+from antiphon.core.dispatch import Denied, Effect, Event
 from antiphon.core.events import (
     CallChanged,
     Committed,
-    DispatchChanged,
     DurableEvent,
     HeadMoved,
     RunChanged,
 )
-from antiphon.core.ids import MessageId
 from antiphon.core.records import Attempt, CallState, Run, RunStatus
 from antiphon.errors import InternalError
+from antiphon.stores.sqlite.commands.dispatch import changed, give_status
 from antiphon.stores.sqlite.messages import insert_message, settle
+from antiphon.stores.sqlite.places import conversation_of
 from antiphon.stores.sqlite.rows import AttemptRow, ConversationRow, RunRow, pack
 from antiphon.stores.sqlite.transaction import Transaction
 from antiphon.stores.sqlite.transitions import Claim, move
@@ -35,91 +37,89 @@ def commit(tx: Transaction, command: CommitAnswer) -> Run | Denied:
     c = tx.conversation(command.conversation)
     attempt = tx.attempt(command.conversation, command.operation)
     claim = Claim(now_ms=command.now_ms, generation=command.generation, whole_answer=True)
-    row = move(tx, attempt, Event.FOUND if command.found else Event.COMMIT, claim)
-    if isinstance(row, Denied):
-        return row
-    run = tx.run(command.conversation, attempt.run)
-    if command.message.id != run.answer:
+    moved = move(tx, attempt, Event.FOUND if command.found else Event.COMMIT, claim)
+    if isinstance(moved, Denied):
+        return moved
+    before = tx.run_at(attempt.run_place)
+    if command.message.id != before.answer:
         raise InternalError(
             "The answer has another id than the run reserved.",
             code="reserved_answer",
             at=command.message.id,
         )
-    parent = _id_at(tx, attempt.base_leaf)
+    parent = tx.message_at(attempt.base_leaf)
     message = msgspec.structs.replace(
-        command.message, parent=parent, run=run.id, status=Status.SUCCESS, error_code=None
+        command.message, parent=parent, run=before.id, status=Status.SUCCESS, error_code=None
     )
     place = insert_message(tx, c, message, base_revision=attempt.base_revision)
     for position, call in enumerate(command.calls):
-        _bear(tx, c, run, place, attempt, position, call, command.now_ms)
-    if run.committed == 0:
-        settle(tx, c, run.input, Status.SUCCESS)
-    follows = Effect.FOLLOW_HEAD in row.effects and c.head == run.head_left
-    _move_run(tx, run, command, follows=follows)
-    status = _AFTER[command.then]
+        _bear(tx, c, place, attempt, position, call, command.now_ms)
+    if before.committed == 0:
+        settle(tx, c, before.input, Status.SUCCESS)
+    follows = Effect.FOLLOW_HEAD in moved.row.effects and c.head == before.head_left
+    run = _move_run(tx, before, command, follows=follows)
     tx.execute(
         """UPDATE conversation SET head = iif(?, ?, head),
           slot = iif(?, slot, nullif(slot, ?)) WHERE number = ?""",
         (follows, message.id, command.then is Then.CONTINUE, run.id, c.number),
     )
-    events: list[DurableEvent] = [
-        Committed(
-            run=run.id,
-            message=message.id,
-            parent=parent,
-            revision=c.revision + 1,
-            generation=attempt.generation,
-            finish=command.finish,
-            calls=tuple(call.call_id for call in command.calls),
-        )
-    ]
-    events += (
-        CallChanged(
-            run=run.id, call=call.call_id, name=call.name, state=CallState.ERROR, code=call.code
-        )
-        for call in command.calls
-        if call.code is not None
+    committed = Committed(
+        run=run.id,
+        message=message.id,
+        parent=parent,
+        revision=c.revision + 1,
+        generation=attempt.generation,
+        finish=command.finish,
+        calls=tuple(call.call_id for call in command.calls),
     )
+    tx.tell(command, c.number, committed, *_consequences(command, before, run, follows=follows))
+    return run.record(c.id)
+
+
+def _consequences(
+    command: CommitAnswer, before: RunRow, run: RunRow, *, follows: bool
+) -> Iterator[DurableEvent]:
+    """Yield what follows from a commit: calls that will not run, the head, the run's status."""
+    for call in command.calls:
+        if call.code is not None:
+            yield CallChanged(
+                run=run.id,
+                call=call.call_id,
+                name=call.name,
+                state=CallState.ERROR,
+                code=call.code,
+            )
     if follows:
-        events.append(HeadMoved(head=message.id))
-    if status != run.status:
-        events.append(RunChanged(run=run.id, status=status, code=command.end_code))
-    tx.tell(c, command.now_ms, *events)
-    return tx.run_record(run.place)
+        yield HeadMoved(head=command.message.id)
+    if run.status != before.status:
+        yield RunChanged(run=run.id, status=RunStatus(run.status), code=command.end_code)
 
 
-def _id_at(tx: Transaction, place: int) -> MessageId:
-    row = tx.one("SELECT id FROM message WHERE place = ?", (place,))
-    assert row is not None
-    return MessageId(row[0])
-
-
-def _move_run(tx: Transaction, run: RunRow, command: CommitAnswer, *, follows: bool) -> None:
-    # An index knows which runs are open: leave its column alone while this one is.
-    ended = ", ended_ms = :now_ms" if command.then is Then.FINISH else ""
-    tx.execute(
-        f"""UPDATE run SET status = :status, committed = committed + 1, leaf = :leaf,
-          head_left = iif(:follows, :leaf, head_left), answer = NULL,
-          error_code = NULL, end_code = coalesce(:end_code, end_code),
-          input_tokens = input_tokens + :input, output_tokens = output_tokens + :output{ended}
-        WHERE place = :place""",
-        {
-            "status": _AFTER[command.then],
-            "leaf": command.message.id,
-            "follows": follows,
-            "end_code": command.end_code,
-            "input": command.usage.input or 0,
-            "output": command.usage.output or 0,
-            "now_ms": command.now_ms,
-            "place": run.place,
-        },
+def _move_run(tx: Transaction, run: RunRow, command: CommitAnswer, *, follows: bool) -> RunRow:
+    # An index knows which runs are open: its column is left alone while this one is.
+    ended = (command.now_ms,) if command.then is Then.FINISH else ()
+    return tx.change_run(
+        run,
+        """status = ?, committed = committed + 1, leaf = ?, head_left = iif(?, ?, head_left),
+          answer = NULL, error_code = NULL, end_code = coalesce(?, end_code),
+          input_tokens = input_tokens + ?, output_tokens = output_tokens + ?"""
+        + (", ended_ms = ?" if ended else ""),
+        (
+            _AFTER[command.then],
+            command.message.id,
+            follows,
+            command.message.id,
+            command.end_code,
+            command.usage.input or 0,
+            command.usage.output or 0,
+            *ended,
+        ),
     )
 
 
 def _bear(
     tx: Transaction,
     c: ConversationRow,
-    run: RunRow,
     message: int,
     attempt: AttemptRow,
     position: int,
@@ -133,7 +133,7 @@ def _bear(
         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             tx.next_place("call", c.number),
-            run.place,
+            attempt.run_place,
             message,
             call.call_id,
             position,
@@ -155,7 +155,6 @@ def _bear(
 
 def conflict(tx: Transaction, command: ConflictAnswer) -> Attempt | Denied:
     """Row 7."""
-    c = tx.conversation(command.conversation)
     attempt = tx.attempt(command.conversation, command.operation)
     claim = Claim(
         now_ms=command.now_ms,
@@ -163,9 +162,9 @@ def conflict(tx: Transaction, command: ConflictAnswer) -> Attempt | Denied:
         whole_answer=True,
         error_code="conflict",
     )
-    row: Row | Denied = move(tx, attempt, Event.CONFLICT, claim, "error_code = :error_code")
-    if isinstance(row, Denied):
-        return row
+    moved = move(tx, attempt, Event.CONFLICT, claim, "error_code = :error_code")
+    if isinstance(moved, Denied):
+        return moved
     tx.put_aside(
         Quarantine(
             conversation=command.conversation,
@@ -176,20 +175,6 @@ def conflict(tx: Transaction, command: ConflictAnswer) -> Attempt | Denied:
             data=command.data,
         )
     )
-    events: list[DurableEvent] = [
-        DispatchChanged(
-            run=attempt.run,
-            operation=attempt.operation,
-            generation=attempt.generation,
-            state=State.FAILED,
-            code="conflict",
-        )
-    ]
-    changed = tx.execute(
-        "UPDATE run SET status = 'pending' WHERE place = ? AND status = 'unknown'",
-        (attempt.run_place,),
-    )
-    if changed:
-        events.append(RunChanged(run=attempt.run, status=RunStatus.PENDING))
-    tx.tell(c, command.now_ms, *events)
-    return tx.attempt(command.conversation, command.operation).record()
+    events = give_status(tx, attempt, RunStatus.PENDING)
+    tx.tell(command, conversation_of(attempt.manifest), changed(moved.attempt), *events)
+    return moved.attempt.record()

@@ -2,34 +2,54 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from antiphon.core.blocks import encode_blocks
-from antiphon.core.commands import Fence, FinishCall, LoseCall, PlaceResults, Quarantine, StartCall
+from antiphon.core.commands import (
+    Command,
+    Fence,
+    FinishCall,
+    LoseCall,
+    PlaceResults,
+    Quarantine,
+    StartCall,
+)
 from antiphon.core.dispatch import Condition, Denied
-from antiphon.core.events import CallChanged, DurableEvent, RunChanged
+from antiphon.core.events import CallChanged, RunChanged
+from antiphon.core.ids import CallId
 from antiphon.core.records import TERMINAL_CALL, Call, CallState, Run, RunStatus
 from antiphon.errors import InvalidInput
 from antiphon.stores.sqlite.commands.results import calls_at_leaf, insert_results
 from antiphon.stores.sqlite.commands.runs import let_wait
-from antiphon.stores.sqlite.rows import CallRow, RunRow
+from antiphon.stores.sqlite.rows import CallRow, ConversationRow, RunRow, encode_json
 from antiphon.stores.sqlite.transaction import Transaction
 
 
 def start(tx: Transaction, command: StartCall) -> Call | Denied:
     """Claim a pending call; what it does may take effect from here on."""
-    run = tx.run(command.conversation, command.run)
-    call = tx.call(run, command.call_id)
+    c = tx.conversation(command.conversation)
+    run = tx.run(c, command.run)
+    call = tx.call(c, run, command.call_id)
+    fence = command.fence
     if not run.open:
         return Denied(Condition.RUN_OPEN)
-    if not _current(tx, command.fence):
+    if not tx.current(fence):
         return Denied(Condition.CALLER_CURRENT)
-    changed = tx.execute(
+    if call.state != CallState.PENDING:
+        return Denied("call_state")
+    tx.execute(
         """UPDATE call SET state = 'EXECUTING', attempt = attempt + 1, node = ?, epoch = ?,
           deadline_ms = ? WHERE place = ? AND state = 'PENDING'""",
-        (command.fence.node, command.fence.epoch, command.deadline_ms, call.place),
+        (fence.node, fence.epoch, command.deadline_ms, call.place),
     )
-    if not changed:
-        return Denied("call_state")
-    return _told(tx, command.conversation, run, call, CallState.EXECUTING, None, command.now_ms)
+    call = call._replace(
+        state=CallState.EXECUTING,
+        attempt=call.attempt + 1,
+        node=fence.node,
+        epoch=fence.epoch,
+        deadline_ms=command.deadline_ms,
+    )
+    return _told(tx, command, c, call)
 
 
 def finish(tx: Transaction, command: FinishCall) -> Call | Denied:
@@ -38,14 +58,14 @@ def finish(tx: Transaction, command: FinishCall) -> Call | Denied:
         raise InvalidInput(
             "A result is success, error or canceled.", code="bad_status", at=command.call_id
         )
-    run = tx.run(command.conversation, command.run)
-    call = tx.call(run, command.call_id)
+    c = tx.conversation(command.conversation)
+    run = tx.run(c, command.run)
+    call = tx.call(c, run, command.call_id)
     content = encode_blocks(command.content)
     if call.ended_ms is not None:
         if (call.state, call.code, call.content) == (command.state, command.code, content):
             return call.record()
-        brought = command.fence is None and run.status != RunStatus.CANCELED
-        if run.open or brought:
+        if run.open:
             return Denied("duplicate_tool_result")
     denied = _may_finish(run, call, command)
     if denied is not None:
@@ -56,7 +76,10 @@ def finish(tx: Transaction, command: FinishCall) -> Call | Denied:
         WHERE place = ? AND ended_ms IS NULL""",
         (command.state, command.code, content, command.now_ms, call.place),
     )
-    return _told(tx, command.conversation, run, call, command.state, command.code, command.now_ms)
+    call = call._replace(
+        state=command.state, code=command.code, content=content, ended_ms=command.now_ms
+    )
+    return _told(tx, command, c, call)
 
 
 def _may_finish(run: RunRow, call: CallRow, command: FinishCall) -> Denied | None:
@@ -73,8 +96,17 @@ def _may_finish(run: RunRow, call: CallRow, command: FinishCall) -> Denied | Non
     return None
 
 
+class _Late(msgspec.Struct, frozen=True):
+    """What is kept of a result that came too late."""
+
+    call: CallId
+    state: CallState
+    content: msgspec.Raw
+
+
 def _put_aside(tx: Transaction, call: CallRow, command: FinishCall, content: bytes) -> None:
     """Keep a late result for people, though its command is denied."""
+    late = _Late(call=call.call_id, state=command.state, content=msgspec.Raw(content))
     tx.note_late(
         Quarantine(
             conversation=command.conversation,
@@ -82,78 +114,75 @@ def _put_aside(tx: Transaction, call: CallRow, command: FinishCall, content: byt
             operation=None,
             generation=call.generation,
             reason="late_tool_result",
-            data=f'{{"call":"{call.call_id}","state":"{command.state}","content":{content.decode()}}}',
+            data=encode_json(late).decode(),
         )
     )
 
 
 def lose(tx: Transaction, command: LoseCall) -> Call | Denied:
     """Give up on an executor that is gone, without guessing what it did."""
-    run = tx.run(command.conversation, command.run)
-    call = tx.call(run, command.call_id)
+    c = tx.conversation(command.conversation)
+    run = tx.run(c, command.run)
+    call = tx.call(c, run, command.call_id)
     if call.state != CallState.EXECUTING:
         return Denied("call_state")
-    gone = call.node is None or not _current(tx, Fence(node=call.node, epoch=call.epoch))
+    gone = call.node is None or not tx.current(Fence(node=call.node, epoch=call.epoch))
     if not gone and command.now_ms < call.deadline_ms:
         return Denied(Condition.OWNER_OR_GONE)
     again = bool(call.read_only or call.idempotent)
-    state = CallState.PENDING if again else CallState.UNKNOWN
-    tx.execute(
-        "UPDATE call SET state = ?, node = NULL, epoch = 0 WHERE place = ?", (state, call.place)
+    call = call._replace(
+        state=CallState.PENDING if again else CallState.UNKNOWN, node=None, epoch=0
     )
-    answer = _told(tx, command.conversation, run, call, state, None, command.now_ms)
-    if state is CallState.UNKNOWN and run.open:
-        c = tx.conversation(command.conversation)
-        let_wait(tx, c, run, "tool_unknown", command.now_ms)
+    tx.execute(
+        "UPDATE call SET state = ?, node = NULL, epoch = 0 WHERE place = ?",
+        (call.state, call.place),
+    )
+    answer = _told(tx, command, c, call)
+    if call.state == CallState.UNKNOWN and run.open:
+        let_wait(tx, command, c.number, run, "tool_unknown")
     return answer
 
 
 def place_results(tx: Transaction, command: PlaceResults) -> Run | Denied:
     """Let the results of a step enter the tree; the run goes on where it is open."""
     c = tx.conversation(command.conversation)
-    run = tx.run(command.conversation, command.run)
+    run = tx.run(c, command.run)
+    fence = command.fence
     if run.leaf == command.message:
-        return run.record()
+        return run.record(c.id)
     if c.active_operation is not None:
         return Denied(Condition.NO_ACTIVE_OPERATION)
     if run.open and c.slot not in (None, run.id):
         return Denied("slot")
-    if not _current(tx, command.fence):
+    if not tx.current(fence):
         return Denied(Condition.CALLER_CURRENT)
-    calls = calls_at_leaf(tx, run)
+    calls = calls_at_leaf(tx, c, run)
     if not calls:
         return Denied("no_results")
     if any(call.ended_ms is None for call in calls):
         return Denied("open_calls")
-    events: list[DurableEvent] = insert_results(tx, c, run, command.message, command.now_ms)
+    events = insert_results(tx, c, run, calls, command.message, command.now_ms)
     if run.open:
+        tx.execute("UPDATE conversation SET slot = ? WHERE number = ?", (run.id, c.number))
         tx.execute(
             "UPDATE run SET status = 'pending', end_code = NULL, node = ?, epoch = ? "
             "WHERE place = ?",
-            (command.fence.node, command.fence.epoch, run.place),
+            (fence.node, fence.epoch, run.place),
         )
-        tx.execute("UPDATE conversation SET slot = ? WHERE number = ?", (run.id, c.number))
         if run.status != RunStatus.PENDING:
             events.append(RunChanged(run=run.id, status=RunStatus.PENDING))
-    tx.tell(c, command.now_ms, *events)
-    return tx.run_record(run.place)
+    tx.tell(command, c.number, *events)
+    return tx.run_at(run.place).record(c.id)
 
 
-def _told(
-    tx: Transaction,
-    conversation: str,
-    run: RunRow,
-    call: CallRow,
-    state: CallState,
-    code: str | None,
-    now_ms: int,
-) -> Call:
-    c = tx.conversation(call.conversation)
-    event = CallChanged(run=run.id, call=call.call_id, name=call.name, state=state, code=code)
-    tx.tell(c, now_ms, event)
-    return tx.call_record(call.place)
-
-
-def _current(tx: Transaction, fence: Fence) -> bool:
-    row = tx.one("SELECT epoch FROM node WHERE id = ?", (fence.node,))
-    return row is not None and row[0] == fence.epoch > 0
+def _told(tx: Transaction, command: Command[Call], c: ConversationRow, call: CallRow) -> Call:
+    """Tell readers where a call stands now, and return its row."""
+    event = CallChanged(
+        run=call.run,
+        call=call.call_id,
+        name=call.name,
+        state=CallState(call.state),
+        code=call.code,
+    )
+    tx.tell(command, c.number, event)
+    return call.record()

@@ -20,7 +20,7 @@ from antiphon.core.events import DurableEvent, HeadMoved, Kept, MessagesAdded, M
 from antiphon.core.ids import MessageId
 from antiphon.core.records import Conversation
 from antiphon.errors import NotFound, Refused
-from antiphon.stores.sqlite.commands.runs import cancel_run
+from antiphon.stores.sqlite.commands.endings import cancel_run
 from antiphon.stores.sqlite.messages import insert_message, same_message
 from antiphon.stores.sqlite.places import place
 from antiphon.stores.sqlite.rows import ConversationRow, encode_json, pack
@@ -82,7 +82,7 @@ def add_messages(tx: Transaction, command: AddMessages) -> Conversation | Denied
     if command.head is not None:
         events += _move_head(tx, c, command.head)
     if events:
-        tx.tell(c, command.now_ms, *events)
+        tx.tell(command, c.number, *events)
     return tx.conversation_record(command.conversation)
 
 
@@ -109,7 +109,7 @@ def move_head(tx: Transaction, command: MoveHead) -> Conversation:
     c = tx.conversation(command.conversation)
     events = _move_head(tx, c, command.head)
     if events:
-        tx.tell(c, command.now_ms, *events)
+        tx.tell(command, c.number, *events)
     return tx.conversation_record(command.conversation)
 
 
@@ -127,9 +127,9 @@ def delete_messages(tx: Transaction, command: DeleteMessages) -> Conversation | 
     """Mark messages as skipped; what works below them is canceled first."""
     c = tx.conversation(command.conversation)
     for run_id in command.cancel:
-        run = tx.run(command.conversation, run_id)
+        run = tx.run(c, run_id)
         if run.open:
-            cancel_run(tx, c, run, command.reason, command.now_ms)
+            cancel_run(tx, command, c, run, command.reason)
             c = tx.conversation(command.conversation)
     if c.active_operation is not None:
         return Denied("conversation_busy")
@@ -145,7 +145,7 @@ def delete_messages(tx: Transaction, command: DeleteMessages) -> Conversation | 
             deleted.append(message)
     if deleted:
         _advance(tx, c, command.now_ms)
-        tx.tell(c, command.now_ms, MessagesDeleted(messages=tuple(deleted)))
+        tx.tell(command, c.number, MessagesDeleted(messages=tuple(deleted)))
     return tx.conversation_record(command.conversation)
 
 
@@ -180,7 +180,7 @@ def keep_canceled(tx: Transaction, command: KeepCanceled) -> Conversation | Deni
     insert_message(tx, c, kept)
     _advance(tx, c, command.now_ms)
     events = _move_head(tx, c, kept.id)
-    tx.tell(c, command.now_ms, Kept(message=kept.id, source=source.id), *events)
+    tx.tell(command, c.number, Kept(message=kept.id, source=source.id), *events)
     return tx.conversation_record(command.conversation)
 
 

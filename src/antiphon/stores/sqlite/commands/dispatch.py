@@ -7,6 +7,7 @@ from antiphon.core.commands import (
     AnswerOpened,
     BindHandle,
     Close,
+    Command,
     End,
     ExtendDeadline,
     Lose,
@@ -18,16 +19,24 @@ from antiphon.core.commands import (
     Supersede,
     Written,
 )
-from antiphon.core.dispatch import IN_FLIGHT, Condition, Denied, Event, State
+from antiphon.core.dispatch import IN_FLIGHT, PREDICATES, Condition, Denied, Event, State
 from antiphon.core.events import DispatchChanged, DurableEvent, RunChanged, Withdrawn
-from antiphon.core.ids import ConversationId, OperationId
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import Attempt, RunStatus
 from antiphon.errors import InternalError, NotFound
-from antiphon.stores.sqlite.conditions import insert_first, insert_next, where
+from antiphon.stores.sqlite.conditions import insert_first, insert_next
+from antiphon.stores.sqlite.places import conversation_of
 from antiphon.stores.sqlite.rows import AttemptRow, ConversationRow, encode_json, pack
 from antiphon.stores.sqlite.transaction import Transaction
-from antiphon.stores.sqlite.transitions import ROWS, Claim, move, why_not, why_not_prepared
+from antiphon.stores.sqlite.transitions import (
+    ROWS,
+    Claim,
+    Moved,
+    facts,
+    move,
+    why_not,
+    why_not_prepared,
+)
 
 
 def prepare(tx: Transaction, command: Prepare) -> Attempt | Denied:
@@ -36,15 +45,14 @@ def prepare(tx: Transaction, command: Prepare) -> Attempt | Denied:
     manifest = command.manifest
     if manifest.conversation != command.conversation:
         raise InternalError("The manifest is of another conversation.", at=manifest.operation)
-    run = tx.run(command.conversation, manifest.run)
+    run = tx.run(c, manifest.run)
     if c.slot != run.id:
         return Denied("slot")
     at = _insert_manifest(tx, c, run.place, command)
     claim = Claim(now_ms=command.now_ms, line_legal=True)
     (row,) = ROWS[Event.PREPARE]
-    if not tx.execute(
-        insert_first(row), {"manifest": at, "now_ms": claim.now_ms, "line_legal": claim.line_legal}
-    ):
+    parameters = {"manifest": at, "now_ms": claim.now_ms, "line_legal": claim.line_legal}
+    if not tx.execute(insert_first(row), parameters):
         return why_not_prepared(tx, run.place, claim)
     tx.execute(
         """UPDATE run SET answer = ?, operation = ?,
@@ -104,24 +112,23 @@ def accept(tx: Transaction, command: Accept) -> Attempt | Denied:
     """Row 2."""
     attempt = tx.attempt(command.conversation, command.operation)
     claim = Claim(now_ms=command.now_ms, fence=command.fence, deadline_ms=command.deadline_ms)
-    row = move(tx, attempt, Event.ACCEPT, claim, "deadline_ms = :deadline_ms")
-    if isinstance(row, Denied):
-        return row
-    return _told(tx, command.conversation, command.operation, command.now_ms)
+    moved = move(tx, attempt, Event.ACCEPT, claim, "deadline_ms = :deadline_ms")
+    return moved if isinstance(moved, Denied) else _told(tx, command, moved)
 
 
 def supersede(tx: Transaction, command: Supersede) -> Attempt | Denied:
     """Row 3."""
     attempt = tx.attempt(command.conversation, command.operation)
-    row = move(tx, attempt, Event.SUPERSEDE, Claim(now_ms=command.now_ms))
-    return _after(tx, attempt, row)
+    moved = move(tx, attempt, Event.SUPERSEDE, Claim(now_ms=command.now_ms))
+    return moved if isinstance(moved, Denied) else moved.attempt.record()
 
 
 def written(tx: Transaction, command: Written) -> Attempt | Denied:
     """Row 4."""
     attempt = tx.attempt(command.conversation, command.operation)
     claim = Claim(now_ms=command.now_ms, fence=command.fence, generation=command.generation)
-    return _after(tx, attempt, move(tx, attempt, Event.WRITTEN, claim))
+    moved = move(tx, attempt, Event.WRITTEN, claim)
+    return moved if isinstance(moved, Denied) else moved.attempt.record()
 
 
 def answer_opened(tx: Transaction, command: AnswerOpened) -> Attempt | Denied:
@@ -135,7 +142,8 @@ def answer_opened(tx: Transaction, command: AnswerOpened) -> Attempt | Denied:
         generation=command.generation,
         handle=command.handle,
     )
-    return _after(tx, attempt, move(tx, attempt, Event.OPENED, claim))
+    moved = move(tx, attempt, Event.OPENED, claim)
+    return moved if isinstance(moved, Denied) else moved.attempt.record()
 
 
 def bind_handle(tx: Transaction, command: BindHandle) -> Attempt | Denied:
@@ -145,9 +153,8 @@ def bind_handle(tx: Transaction, command: BindHandle) -> Attempt | Denied:
         return Denied("state")
     if attempt.generation != command.generation:
         return Denied(Condition.GENERATION)
-    if attempt.manifest_digest != pack(command.manifest_digest) or _another_handle(
-        attempt, command.handle
-    ):
+    another = _another_handle(attempt, command.handle)
+    if another or attempt.manifest_digest != pack(command.manifest_digest):
         return Denied("handle")
     tx.execute(
         "UPDATE attempt SET handle = ? WHERE manifest = ? AND number = ? AND handle IS NULL",
@@ -165,25 +172,17 @@ def extend_deadline(tx: Transaction, command: ExtendDeadline) -> Attempt | Denie
     attempt = tx.attempt(command.conversation, command.operation)
     if attempt.state not in IN_FLIGHT:
         return Denied("state")
-    claim = Claim(
-        now_ms=command.now_ms,
-        fence=command.fence,
-        generation=command.generation,
-        deadline_ms=command.deadline_ms,
-    )
-    needs = (Condition.GENERATION, Condition.OWNER, Condition.BEFORE_DEADLINE)
-    for condition in needs:
-        if not tx.one(
-            f"SELECT 1 FROM attempt AS a WHERE a.manifest = :manifest AND a.number = :number "
-            f"AND {where((condition,))}",
-            claim.parameters(attempt),
-        ):
+    claim = Claim(now_ms=command.now_ms, fence=command.fence, generation=command.generation)
+    known = facts(tx, attempt, claim)
+    for condition in (Condition.GENERATION, Condition.OWNER, Condition.BEFORE_DEADLINE):
+        if not PREDICATES[condition](known):
             return Denied(condition)
+    deadline_ms = max(attempt.deadline_ms, command.deadline_ms)
     tx.execute(
-        "UPDATE attempt SET deadline_ms = max(deadline_ms, ?) WHERE manifest = ? AND number = ?",
-        (command.deadline_ms, attempt.manifest, attempt.number),
+        "UPDATE attempt SET deadline_ms = ? WHERE manifest = ? AND number = ?",
+        (deadline_ms, attempt.manifest, attempt.number),
     )
-    return tx.attempt(command.conversation, command.operation).record()
+    return attempt._replace(deadline_ms=deadline_ms).record()
 
 
 def refuse(tx: Transaction, command: Refuse) -> Attempt | Denied:
@@ -197,17 +196,11 @@ def refuse(tx: Transaction, command: Refuse) -> Attempt | Denied:
         error_code=command.code,
     )
     event = Event.NOT_SENT if command.not_sent else Event.REFUSED
-    row = move(tx, attempt, event, claim, "error_code = :error_code")
-    if isinstance(row, Denied):
-        return row
-    return _told(
-        tx,
-        command.conversation,
-        command.operation,
-        command.now_ms,
-        withdrawn=command.code if command.shown else None,
-        status=RunStatus.UNKNOWN if row.target is State.UNKNOWN else None,
-    )
+    moved = move(tx, attempt, event, claim, "error_code = :error_code")
+    if isinstance(moved, Denied):
+        return moved
+    status = RunStatus.UNKNOWN if moved.row.target is State.UNKNOWN else None
+    return _told(tx, command, moved, status, command.code if command.shown else None)
 
 
 def lose(tx: Transaction, command: Lose) -> Attempt | Denied:
@@ -219,33 +212,18 @@ def lose(tx: Transaction, command: Lose) -> Attempt | Denied:
         generation=command.generation,
         error_code=command.code,
     )
-    row = move(tx, attempt, Event.LOST, claim, "error_code = :error_code")
-    if isinstance(row, Denied):
-        return row
-    return _told(
-        tx,
-        command.conversation,
-        command.operation,
-        command.now_ms,
-        withdrawn=command.code if command.shown else None,
-        status=RunStatus.UNKNOWN,
-    )
+    moved = move(tx, attempt, Event.LOST, claim, "error_code = :error_code")
+    if isinstance(moved, Denied):
+        return moved
+    return _told(tx, command, moved, RunStatus.UNKNOWN, command.code if command.shown else None)
 
 
 def resume(tx: Transaction, command: Resume) -> Attempt | Denied:
     """Row 10."""
     attempt = tx.attempt(command.conversation, command.operation)
     claim = Claim(now_ms=command.now_ms, fence=command.fence, generation=command.generation)
-    row = move(tx, attempt, Event.RESUME, claim, "error_code = NULL")
-    if isinstance(row, Denied):
-        return row
-    return _told(
-        tx,
-        command.conversation,
-        command.operation,
-        command.now_ms,
-        status=RunStatus.PENDING,
-    )
+    moved = move(tx, attempt, Event.RESUME, claim, "error_code = NULL")
+    return moved if isinstance(moved, Denied) else _told(tx, command, moved, RunStatus.PENDING)
 
 
 def replay(tx: Transaction, command: Replay) -> Attempt | Denied:
@@ -258,26 +236,16 @@ def replay(tx: Transaction, command: Replay) -> Attempt | Denied:
         request_digest=command.request_digest,
         honours_key=command.honours_key,
     )
-    row = move(tx, attempt, Event.REPLAY, claim, "error_code = NULL")
-    if isinstance(row, Denied):
-        return row
-    return _told(
-        tx,
-        command.conversation,
-        command.operation,
-        command.now_ms,
-        status=RunStatus.PENDING,
-    )
+    moved = move(tx, attempt, Event.REPLAY, claim, "error_code = NULL")
+    return moved if isinstance(moved, Denied) else _told(tx, command, moved, RunStatus.PENDING)
 
 
 def end(tx: Transaction, command: End) -> Attempt | Denied:
     """Row 14."""
     attempt = tx.attempt(command.conversation, command.operation)
     claim = Claim(now_ms=command.now_ms, generation=command.generation, proof=command.proof)
-    row = move(tx, attempt, Event.ENDED, claim)
-    if isinstance(row, Denied):
-        return row
-    return _told(tx, command.conversation, command.operation, command.now_ms)
+    moved = move(tx, attempt, Event.ENDED, claim)
+    return moved if isinstance(moved, Denied) else _told(tx, command, moved)
 
 
 def retry(tx: Transaction, command: Retry) -> Attempt | Denied:
@@ -287,63 +255,51 @@ def retry(tx: Transaction, command: Retry) -> Attempt | Denied:
     (row,) = ROWS[Event.RETRY]
     if not tx.execute(insert_next(row), claim.parameters(attempt)):
         return why_not(tx, attempt, Event.RETRY, claim)
-    c = tx.conversation(command.conversation)
-    events = _status(tx, c, attempt, RunStatus.PENDING)
-    if events:
-        tx.tell(c, command.now_ms, *events)
+    events = give_status(tx, attempt, RunStatus.PENDING)
+    tx.tell(command, conversation_of(attempt.manifest), *events)
     return tx.attempt(command.conversation, command.operation).record()
 
 
 def close(tx: Transaction, command: Close) -> Attempt | Denied:
     """Row 16."""
     attempt = tx.attempt(command.conversation, command.operation)
-    row = move(tx, attempt, Event.CLOSE, Claim(now_ms=command.now_ms))
-    return _after(tx, attempt, row)
-
-
-def _after(tx: Transaction, attempt: AttemptRow, row: object) -> Attempt | Denied:
-    if isinstance(row, Denied):
-        return row
-    moved = tx.newest_attempt(attempt.manifest)
-    assert moved is not None
-    return moved.record()
+    moved = move(tx, attempt, Event.CLOSE, Claim(now_ms=command.now_ms))
+    return moved if isinstance(moved, Denied) else moved.attempt.record()
 
 
 def _told(
     tx: Transaction,
-    conversation: ConversationId,
-    operation: OperationId,
-    now_ms: int,
-    *,
-    withdrawn: str | None = None,
+    command: Command[Attempt],
+    moved: Moved,
     status: RunStatus | None = None,
+    withdrawn: str | None = None,
 ) -> Attempt:
     """Write the events of a transition that people care about, and return the new row."""
-    c = tx.conversation(conversation)
-    attempt = tx.attempt(conversation, operation)
-    events: list[DurableEvent] = [
-        DispatchChanged(
-            run=attempt.run,
-            operation=attempt.operation,
-            generation=attempt.generation,
-            state=State(attempt.state),
-            code=attempt.error_code,
-        )
-    ]
+    attempt = moved.attempt
+    events: list[DurableEvent] = [changed(attempt)]
     if withdrawn is not None:
         events.append(Withdrawn(run=attempt.run, generation=attempt.generation, reason=withdrawn))
     if status is not None:
-        events += _status(tx, c, attempt, status)
-    tx.tell(c, now_ms, *events)
+        events += give_status(tx, attempt, status)
+    tx.tell(command, conversation_of(attempt.manifest), *events)
     return attempt.record()
 
 
-def _status(
-    tx: Transaction, c: ConversationRow, attempt: AttemptRow, status: RunStatus
-) -> list[DurableEvent]:
+def changed(attempt: AttemptRow) -> DispatchChanged:
+    """Return the event that tells where an attempt stands now."""
+    return DispatchChanged(
+        run=attempt.run,
+        operation=attempt.operation,
+        generation=attempt.generation,
+        state=State(attempt.state),
+        code=attempt.error_code,
+    )
+
+
+def give_status(tx: Transaction, attempt: AttemptRow, status: RunStatus) -> list[DurableEvent]:
     """Give the attempt's run another status while it is open; the event, if it is new."""
-    changed = tx.execute(
+    new = tx.execute(
         "UPDATE run SET status = ? WHERE place = ? AND ended_ms IS NULL AND status <> ?",
         (status, attempt.run_place, status),
     )
-    return [RunChanged(run=attempt.run, status=status)] if changed else []
+    return [RunChanged(run=attempt.run, status=status)] if new else []

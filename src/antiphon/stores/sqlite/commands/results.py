@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from antiphon.core.blocks import Message, Origin, Role, default_trust
 from antiphon.core.events import DurableEvent, HeadMoved, ResultsPlaced
 from antiphon.core.ids import MessageId
@@ -11,22 +13,24 @@ from antiphon.stores.sqlite.rows import CallRow, ConversationRow, RunRow
 from antiphon.stores.sqlite.transaction import Transaction
 
 
-def calls_at_leaf(tx: Transaction, run: RunRow) -> list[CallRow]:
+def calls_at_leaf(tx: Transaction, c: ConversationRow, run: RunRow) -> list[CallRow]:
     """Return the calls of the run's newest message: those whose results are not placed yet."""
-    return [call for call in tx.calls_of_run(run) if call.message == run.leaf]
+    return [call for call in tx.calls_of_run(c, run) if call.message == run.leaf]
 
 
 def insert_results(
-    tx: Transaction, c: ConversationRow, run: RunRow, results_id: MessageId, now_ms: int
+    tx: Transaction,
+    c: ConversationRow,
+    run: RunRow,
+    calls: Sequence[CallRow],
+    results_id: MessageId,
+    now_ms: int,
 ) -> list[DurableEvent]:
-    """Place the results of the run's newest message under it; revision + 1.
+    """Place the results of `calls`, the run's newest message's, under it; revision + 1.
 
     The head goes along where it stands at that message: the line that a person looks at is
-    closed by its results. Does nothing where there is nothing to place.
+    closed by its results.
     """
-    calls = calls_at_leaf(tx, run)
-    if not calls or run.leaf is None:
-        return []
     insert_message(
         tx,
         c,
@@ -38,7 +42,7 @@ def insert_results(
             blocks=tuple(result_of(call.record()) for call in calls),
             origin=Origin.TOOL,
             trust=default_trust(Role.TOOL, Origin.TOOL),
-            session=run.session_id,
+            session=run.session,
             run=run.id,
             created_ms=now_ms,
         ),

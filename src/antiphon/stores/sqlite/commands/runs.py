@@ -1,43 +1,29 @@
-"""Runs: born durable, placed in turn, ended once."""
+"""Runs while they are open: born durable, placed in turn, claimed, waiting."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
-from antiphon.core.blocks import Block, Message, Origin, Role, Status, default_trust, encode_blocks
+from antiphon.core.blocks import Message, Status
 from antiphon.core.commands import (
-    CancelRun,
     ClaimRun,
-    EndRun,
+    Command,
     Fence,
-    KeepPartial,
     PlaceRun,
     StartKey,
     StartRun,
     WaitRun,
 )
-from antiphon.core.dispatch import FINAL, Condition, Denied, Event, State
-from antiphon.core.events import (
-    CallChanged,
-    DurableEvent,
-    HeadMoved,
-    MessagesAdded,
-    Placed,
-    RunChanged,
-    Withdrawn,
-)
-from antiphon.core.ids import MessageId
-from antiphon.core.ledger import NOT_RUN, WAS_RUNNING, text_result
-from antiphon.core.records import CallState, Run, RunKind, RunStatus
-from antiphon.errors import InvalidInput
-from antiphon.stores.sqlite.commands.results import insert_results
-from antiphon.stores.sqlite.messages import insert_message, same_input, settle
-from antiphon.stores.sqlite.places import span
+from antiphon.core.dispatch import Condition, Denied
+from antiphon.core.events import DurableEvent, Placed, RunChanged
+from antiphon.core.ids import ConversationId, RunId
+from antiphon.core.records import Run, RunStatus
+from antiphon.stores.sqlite.messages import insert_message, same_input
+from antiphon.stores.sqlite.places import conversation_of, span
 from antiphon.stores.sqlite.rows import ConversationRow, RunRow, encode_json, pack
 from antiphon.stores.sqlite.transaction import Transaction
-from antiphon.stores.sqlite.transitions import Claim, move
 
 _read_message = msgspec.json.Decoder(Message).decode
 _write_message = msgspec.json.Encoder().encode
@@ -52,7 +38,7 @@ def start(tx: Transaction, command: StartRun) -> Run | Denied:
     if isinstance(known, Denied):
         return known
     if known is not None:
-        return tx.run_record(known)
+        return tx.run_at(known).record(_home(tx, c, known))
     queued = tx.one(
         "SELECT count(*) FROM run WHERE place BETWEEN ? AND ? AND ended_ms IS NULL "
         "AND status = 'queued'",
@@ -62,7 +48,7 @@ def start(tx: Transaction, command: StartRun) -> Run | Denied:
     if queued[0] >= command.max_queued:
         return Denied("queue_full")
     place = tx.next_place("run", c.number)
-    seq = tx.tell(c, command.now_ms, RunChanged(run=command.run, status=RunStatus.QUEUED))
+    seq = tx.tell(command, c.number, RunChanged(run=command.run, status=RunStatus.QUEUED))
     tx.execute(
         """INSERT INTO run (place, id, kind, status, options, input, input_waiting,
           asked_parent, at_root, seq, created_ms)
@@ -82,7 +68,24 @@ def start(tx: Transaction, command: StartRun) -> Run | Denied:
     )
     if command.key is not None:
         _remember(tx, command.key, place)
-    return tx.run_record(place)
+    return tx.run_at(place).record(c.id)
+
+
+def _home(tx: Transaction, c: ConversationRow, run: int) -> ConversationId:
+    """Return the conversation of a run that this start repeats: maybe not the one it names.
+
+    Who starts a conversation and a run together, and repeats that, has a new conversation in
+    hand; it goes again if nothing has happened in it.
+    """
+    number = conversation_of(run)
+    if number == c.number:
+        return c.id
+    if not (c.revision or c.last_event):
+        tx.execute("DELETE FROM session WHERE place = ?", (c.session,))
+        tx.execute("DELETE FROM conversation WHERE number = ?", (c.number,))
+    row = tx.one("SELECT id FROM conversation WHERE number = ?", (number,))
+    assert row is not None
+    return ConversationId(row[0])
 
 
 def _by_key(tx: Transaction, c: ConversationRow, command: StartRun) -> int | Denied | None:
@@ -136,17 +139,10 @@ def _by_input(tx: Transaction, c: ConversationRow, command: StartRun) -> int | D
 def place_run(tx: Transaction, command: PlaceRun) -> Run | Denied:
     """Give the run the slot and its input a place in the tree."""
     c = tx.conversation(command.conversation)
-    run = tx.run(command.conversation, command.run)
-    if run.status != RunStatus.QUEUED:
-        return Denied("run_queued")
-    if c.slot is not None:
-        return Denied("slot")
-    if c.active_operation is not None:
-        return Denied(Condition.NO_ACTIVE_OPERATION)
-    if c.revision != command.revision:
-        return Denied(Condition.REVISION)
-    if not _current(tx, command.fence):
-        return Denied(Condition.CALLER_CURRENT)
+    run = tx.run(c, command.run)
+    denied = _may_place(tx, c, run, command)
+    if denied is not None:
+        return denied
     waiting = tx.one("SELECT input_waiting FROM run WHERE place = ?", (run.place,))
     assert waiting is not None
     leaf, events = command.parent, list[DurableEvent]()
@@ -168,233 +164,69 @@ def place_run(tx: Transaction, command: PlaceRun) -> Run | Denied:
         "WHERE number = ?",
         (run.id, waiting[0] is not None, command.now_ms, c.number),
     )
-    tx.execute(
-        """UPDATE run SET status = 'pending', input_waiting = NULL, session = ?, leaf = ?,
-          head_left = ?, node = ?, epoch = ?, started_ms = ? WHERE place = ?""",
-        (
-            c.session,
-            leaf,
-            c.head,
-            command.fence.node,
-            command.fence.epoch,
-            command.now_ms,
-            run.place,
-        ),
+    fence = command.fence
+    run = tx.change_run(
+        run,
+        """status = 'pending', input_waiting = NULL, session = ?, leaf = ?, head_left = ?,
+          node = ?, epoch = ?, started_ms = ?""",
+        (c.session_id, leaf, c.head, fence.node, fence.epoch, command.now_ms),
     )
-    tx.tell(c, command.now_ms, *events, RunChanged(run=run.id, status=RunStatus.PENDING))
-    return tx.run_record(run.place)
+    tx.tell(command, c.number, *events, RunChanged(run=run.id, status=RunStatus.PENDING))
+    return run.record(c.id)
+
+
+def _may_place(
+    tx: Transaction, c: ConversationRow, run: RunRow, command: PlaceRun
+) -> Denied | None:
+    if run.status != RunStatus.QUEUED:
+        return Denied("run_queued")
+    if c.slot is not None:
+        return Denied("slot")
+    if c.active_operation is not None:
+        return Denied(Condition.NO_ACTIVE_OPERATION)
+    if c.revision != command.revision:
+        return Denied(Condition.REVISION)
+    if not tx.current(command.fence):
+        return Denied(Condition.CALLER_CURRENT)
+    return None
 
 
 def claim(tx: Transaction, command: ClaimRun) -> Run | Denied:
     """Take over an open run from an owner that is gone."""
-    run = tx.run(command.conversation, command.run)
+    c = tx.conversation(command.conversation)
+    run = tx.run(c, command.run)
     fence = command.fence
     if not run.open:
         return Denied(Condition.RUN_OPEN)
-    if not _current(tx, fence):
+    if not tx.current(fence):
         return Denied(Condition.CALLER_CURRENT)
-    if run.node is not None and _current(tx, Fence(node=run.node, epoch=run.epoch)):
-        mine = run.node == fence.node and run.epoch == fence.epoch
-        return run.record() if mine else Denied(Condition.OWNER_OR_GONE)
-    tx.execute(
-        "UPDATE run SET node = ?, epoch = ? WHERE place = ?", (fence.node, fence.epoch, run.place)
-    )
-    return tx.run_record(run.place)
-
-
-def _current(tx: Transaction, fence: Fence) -> bool:
-    row = tx.one("SELECT epoch FROM node WHERE id = ?", (fence.node,))
-    return row is not None and row[0] == fence.epoch > 0
+    if (run.node, run.epoch) == (fence.node, fence.epoch):
+        return run.record(c.id)
+    if run.node is not None and tx.current(Fence(node=run.node, epoch=run.epoch)):
+        return Denied(Condition.OWNER_OR_GONE)
+    return tx.change_run(run, "node = ?, epoch = ?", (fence.node, fence.epoch)).record(c.id)
 
 
 def wait(tx: Transaction, command: WaitRun) -> Run | Denied:
     """Let the run wait for those who must close its calls."""
     c = tx.conversation(command.conversation)
-    run = tx.run(command.conversation, command.run)
+    run = tx.run(c, command.run)
     if run.status != RunStatus.PENDING:
         return Denied("run_pending")
-    if all(call.ended_ms is not None for call in tx.calls_of_run(run)):
+    if all(call.ended_ms is not None for call in tx.calls_of_run(c, run)):
         return Denied("open_calls")
-    let_wait(tx, c, run, command.end_code, command.now_ms)
-    return tx.run_record(run.place)
+    return let_wait(tx, command, c.number, run, command.end_code).record(c.id)
 
 
 def let_wait(
-    tx: Transaction, c: ConversationRow, run: RunRow, end_code: str | None, now_ms: int
-) -> None:
+    tx: Transaction, command: Command[Any], number: int, run: RunRow, end_code: str | None
+) -> RunRow:
     """Make a run waiting and take the slot from it."""
-    tx.execute(
-        "UPDATE run SET status = 'waiting', end_code = ? WHERE place = ?", (end_code, run.place)
-    )
-    _free_slot(tx, c, run)
-    tx.tell(c, now_ms, RunChanged(run=run.id, status=RunStatus.WAITING, code=end_code))
+    free_slot(tx, number, run.id)
+    tx.tell(command, number, RunChanged(run=run.id, status=RunStatus.WAITING, code=end_code))
+    return tx.change_run(run, "status = 'waiting', end_code = ?", (end_code,))
 
 
-def _free_slot(tx: Transaction, c: ConversationRow, run: RunRow) -> None:
-    tx.execute(
-        "UPDATE conversation SET slot = nullif(slot, ?) WHERE number = ?", (run.id, c.number)
-    )
-
-
-def end(tx: Transaction, command: EndRun) -> Run | Denied:
-    """End an open run that has nothing in flight."""
-    if command.status not in (RunStatus.SUCCESS, RunStatus.ERROR):
-        raise InvalidInput("A run ends in success or error.", code="bad_status", at=command.run)
-    c = tx.conversation(command.conversation)
-    run = tx.run(command.conversation, command.run)
-    if not run.open:
-        return run.record()
-    attempt = tx.newest_attempt(run.operation)
-    if attempt is not None and attempt.operation == c.active_operation:
-        return Denied(Condition.NO_ACTIVE_OPERATION)
-    if attempt is not None and attempt.state == State.FAILED:
-        move(tx, attempt, Event.CLOSE, Claim(now_ms=command.now_ms))
-    elif attempt is not None and attempt.state == State.PREPARED:
-        move(tx, attempt, Event.CANCEL, Claim(now_ms=command.now_ms, names_run=run.id))
-    events = list(close_calls(tx, run, "run_ended", command.now_ms))
-    failed = command.status is RunStatus.ERROR and run.committed == 0
-    settle(
-        tx,
-        c,
-        run.input,
-        Status.ERROR if failed else Status.SUCCESS,
-        command.error_code if failed else None,
-    )
-    _finish(tx, c, run, command.status, command.error_code, command.end_code, command.now_ms)
-    code = command.error_code or command.end_code
-    tx.tell(c, command.now_ms, *events, RunChanged(run=run.id, status=command.status, code=code))
-    return tx.run_record(run.place)
-
-
-def _finish(
-    tx: Transaction,
-    c: ConversationRow,
-    run: RunRow,
-    status: RunStatus,
-    error_code: str | None,
-    end_code: str | None,
-    now_ms: int,
-) -> None:
-    tx.execute(
-        """UPDATE run SET status = ?, error_code = ?, end_code = coalesce(?, end_code),
-          ended_ms = ? WHERE place = ?""",
-        (status, error_code, end_code, now_ms, run.place),
-    )
-    tx.execute(
-        "UPDATE conversation SET slot = nullif(slot, ?) WHERE number = ?",
-        (run.id, c.number),
-    )
-
-
-def cancel(tx: Transaction, command: CancelRun) -> Run | Denied:
-    """Cancel the run, whatever it is doing."""
-    run = tx.run(command.conversation, command.run)
-    if not run.open:
-        return run.record()
-    cancel_run(
-        tx,
-        tx.conversation(command.conversation),
-        run,
-        command.reason,
-        command.now_ms,
-        command.results_id,
-        command.partial,
-        command.partial_id,
-    )
-    return tx.run_record(run.place)
-
-
-def cancel_run(
-    tx: Transaction,
-    c: ConversationRow,
-    run: RunRow,
-    reason: str,
-    now_ms: int,
-    results_id: MessageId | None = None,
-    partial: tuple[Block, ...] = (),
-    partial_id: MessageId | None = None,
-) -> None:
-    """Row 17 for a run that is open."""
-    events: list[DurableEvent] = []
-    attempt = tx.newest_attempt(run.operation)
-    active = c.active_operation
-    if attempt is not None and attempt.state not in FINAL:
-        if attempt.operation == active:
-            tx.execute(
-                "UPDATE conversation SET cancel_generation = cancel_generation + 1 "
-                "WHERE number = ?",
-                (c.number,),
-            )
-            active = None
-        move(tx, attempt, Event.CANCEL, Claim(now_ms=now_ms, names_run=run.id))
-    events += close_calls(tx, run, reason, now_ms)
-    settle(tx, c, run.input, Status.SUCCESS)
-    _finish(tx, c, run, RunStatus.CANCELED, reason, None, now_ms)
-    if partial and partial_id is not None:
-        if attempt is not None:
-            events.append(Withdrawn(run=run.id, generation=attempt.generation, reason=reason))
-        events.append(_insert_partial(tx, c, run, partial, partial_id, now_ms))
-    if results_id is not None and active is None:
-        events += insert_results(tx, c, run, results_id, now_ms)
-    plain = run.kind == RunKind.SEND and run.committed == 0 and run.started_ms is not None
-    if plain and run.input is not None and c.head == run.head_left:
-        tx.execute("UPDATE conversation SET head = ? WHERE number = ?", (run.input, c.number))
-        events.append(HeadMoved(head=run.input))
-    tx.tell(c, now_ms, *events, RunChanged(run=run.id, status=RunStatus.CANCELED, code=reason))
-
-
-def close_calls(tx: Transaction, run: RunRow, reason: str, now_ms: int) -> Iterable[DurableEvent]:
-    """Close the run's open calls with a result that says what is known of each."""
-    for call in tx.calls_of_run(run):
-        if call.ended_ms is not None:
-            continue
-        text = NOT_RUN if call.state == CallState.PENDING else WAS_RUNNING
-        tx.execute(
-            """UPDATE call SET state = 'CANCELED', code = ?, content = ?, ended_ms = ?
-            WHERE place = ? AND ended_ms IS NULL""",
-            (reason, encode_blocks(text_result(text)), now_ms, call.place),
-        )
-        yield CallChanged(
-            run=run.id, call=call.call_id, name=call.name, state=CallState.CANCELED, code=reason
-        )
-
-
-def keep_partial(tx: Transaction, command: KeepPartial) -> Denied | None:
-    """Store what a canceled run had shown, once."""
-    c = tx.conversation(command.conversation)
-    run = tx.run(command.conversation, command.run)
-    if run.status != RunStatus.CANCELED:
-        return Denied("run_canceled")
-    if run.partial is None and command.partial:
-        event = _insert_partial(tx, c, run, command.partial, command.partial_id, command.now_ms)
-        tx.tell(c, command.now_ms, event)
-    return None
-
-
-def _insert_partial(
-    tx: Transaction,
-    c: ConversationRow,
-    run: RunRow,
-    partial: tuple[Block, ...],
-    partial_id: MessageId,
-    now_ms: int,
-) -> DurableEvent:
-    insert_message(
-        tx,
-        c,
-        Message(
-            id=partial_id,
-            conversation=c.id,
-            parent=run.leaf,
-            role=Role.ASSISTANT,
-            blocks=partial,
-            origin=Origin.MODEL,
-            trust=default_trust(Role.ASSISTANT, Origin.MODEL),
-            session=run.session_id,
-            run=run.id,
-            created_ms=now_ms,
-            status=Status.CANCELED,
-        ),
-    )
-    tx.execute("UPDATE run SET partial = ? WHERE place = ?", (partial_id, run.place))
-    return MessagesAdded(messages=(partial_id,))
+def free_slot(tx: Transaction, number: int, run: RunId) -> None:
+    """Give the slot back if this run has it."""
+    tx.execute("UPDATE conversation SET slot = nullif(slot, ?) WHERE number = ?", (run, number))

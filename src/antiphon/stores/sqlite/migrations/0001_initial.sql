@@ -101,7 +101,7 @@ CREATE TABLE run (
   asked_parent TEXT,
   at_root INTEGER NOT NULL,
   seq INTEGER NOT NULL,
-  session INTEGER,
+  session TEXT,
   leaf TEXT,
   head_left TEXT,
   answer TEXT,
