@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
-from antiphon.adapters.openai_chat.errors import MAX_MESSAGE_CHARACTERS, classify
+from antiphon.adapters.openai_chat.errors import (
+    MAX_CODE_CHARACTERS,
+    MAX_MESSAGE_CHARACTERS,
+    classify,
+)
 
 
 def error(**fields: Any) -> bytes:
@@ -149,3 +153,9 @@ def test_a_long_message_is_cut() -> None:
     assert (
         len(classify(429, {}, error(message="x" * 9999), 0).message) == MAX_MESSAGE_CHARACTERS + 1
     )
+
+
+def test_no_body_however_odd_is_a_fault_of_ours() -> None:
+    for body in (b"[" * 100_000, error(code="9" * 10_000), error(code=[], type={}), b"[[]]", b"{}"):
+        assert classify(429, {}, body, 0).definite
+    assert len(classify(429, {}, error(code="x" * 999), 0).code) == MAX_CODE_CHARACTERS

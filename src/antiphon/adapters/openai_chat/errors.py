@@ -16,6 +16,7 @@ from antiphon.core.deltas import Failed
 from antiphon.core.wire.retry_after import retry_after_ms
 
 MAX_MESSAGE_CHARACTERS: Final = 1000
+MAX_CODE_CHARACTERS: Final = 100
 
 
 class Meant(NamedTuple):
@@ -105,13 +106,11 @@ def told(error: object) -> Told:
     code, kind = error.get("code"), error.get("type")
     message = error.get("message")
     text = message if isinstance(message, str) else ""
-    if isinstance(code, str) and code and not code.isdecimal():
-        return Told(code, _short(text))
-    if isinstance(kind, str) and kind:
-        return Told(kind, _short(text))
-    if isinstance(code, int | str) and not isinstance(code, bool) and code != "":
-        return Told(str(code), _short(text))
-    return Told(None, _short(text))
+    words = [word for word in (code, kind) if isinstance(word, str) and not word.isdecimal()]
+    if isinstance(code, int | str) and not isinstance(code, bool):
+        words.append(str(code))
+    word = next((word for word in words if word), None)
+    return Told(word and word[:MAX_CODE_CHARACTERS], _short(text))
 
 
 def stream_failure(error: object) -> Failed:
@@ -159,7 +158,7 @@ retryable=True, retry_after_ms=2000)
 def _error_of(body: bytes) -> object:
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (ValueError, RecursionError):
         return None
     if isinstance(value, list) and len(value) == 1:
         value = value[0]  # Google's compatible endpoint

@@ -143,7 +143,7 @@ class Reader:
         self._body = Body(content_type, limits)
         self._handle: str | None = None
         self._calls: list[_Call] = []
-        self._by_index: dict[int, _Call] = {}
+        self._by_index: dict[int | None, _Call] = {}  # never at None
         self._by_id: dict[str, _Call] = {}
         self._said_anything = False
         self._closed = False
@@ -205,7 +205,7 @@ class Reader:
     def _error_event(self, event: Event, deltas: list[Delta]) -> None:
         try:
             value = msgspec.json.decode(event.data)
-        except ValueError:
+        except (ValueError, RecursionError):
             if event.unterminated:
                 return
             value = event.data.decode()
@@ -310,7 +310,7 @@ class Reader:
             elif part.text:
                 deltas.append(TextDelta(TEXT_BLOCK, Channel.TEXT, part.text))
             elif part.type not in ("text", "refusal"):
-                deltas.append(Note(f"skipped_part:{part.type[:32]}"))
+                deltas.append(Note("skipped_part"))
 
     # Tool calls.
 
@@ -320,17 +320,20 @@ class Reader:
         if isinstance(arguments, dict):
             deltas.append(Note("arguments_object"))
             arguments = msgspec.json.encode(arguments).decode()
-        call_id = None if part.id == "null" else part.id or None
-        call = self._call_of(part.index, call_id, function.name or "", deltas)
-        if call is None:
-            if arguments:
-                # To a block that was never opened: the assembler knows what that means.
-                deltas.append(ArgumentsDelta(FIRST_CALL_BLOCK + len(self._calls), arguments))
+        if part.id or function.name or part.index not in self._by_index:
+            call_id = None if part.id == "null" else part.id or None
+            call = self._call_of(part.index, call_id, function.name or "", deltas)
+        else:
+            call = self._by_index[part.index]  # what nearly every fragment is: more of the same
+        if not arguments:
             return
-        if arguments:
-            if not call.told:
-                self._tell(call, deltas)
-            deltas.append(ArgumentsDelta(call.block, arguments))
+        if call is None:
+            # To a block that was never opened: the assembler knows what that means.
+            deltas.append(ArgumentsDelta(FIRST_CALL_BLOCK + len(self._calls), arguments))
+            return
+        if not call.told:
+            self._tell(call, deltas)
+        deltas.append(ArgumentsDelta(call.block, arguments))
 
     def _call_of(
         self, index: int | None, call_id: str | None, name: str, deltas: list[Delta]
