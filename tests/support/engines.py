@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,9 @@ from antiphon.engine.tools import Function
 from antiphon.library import Antiphon, Chat
 from tests.support.clock import Seeded, SimulatedClock
 from tests.support.provider import ScriptedProvider
+
+_SEEDS = itertools.count()
+"""Another one for each process that a test plays, or two of them would make the same ids."""
 
 
 @asynccontextmanager
@@ -32,7 +36,7 @@ async def app_on(
         functions=functions,
         transport=provider,
         clock=clock or SimulatedClock(),
-        entropy=Seeded(1),
+        entropy=Seeded(next(_SEEDS)),
     ) as world:
         engine = Engine(world)
         await engine.start()

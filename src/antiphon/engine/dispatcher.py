@@ -458,29 +458,32 @@ class Dispatcher:
         world, attempt = self._world, accepted.attempt
         now_ms = world.clock.now_ms()
         fresh = await world.store.run(run.conversation, run.id)
-        if fresh.open:
-            conflict = await world.store.do(
-                ConflictAnswer(
+        if not fresh.open:
+            await world.store.do(
+                Quarantine(
                     conversation=run.conversation,
                     now_ms=now_ms,
                     operation=attempt.operation,
                     generation=attempt.generation,
+                    reason=f"late: {denied.reason}",
                     data=text,
                 )
             )
-            if not isinstance(conflict, Denied):
-                await self._end(run, "commit_conflict")
-                return
-        await world.store.do(
-            Quarantine(
+            return
+        conflict = await world.store.do(
+            ConflictAnswer(
                 conversation=run.conversation,
                 now_ms=now_ms,
                 operation=attempt.operation,
                 generation=attempt.generation,
-                reason=f"late: {denied.reason}",
                 data=text,
             )
         )
+        if isinstance(conflict, Denied):
+            # Nobody else has this attempt, and its base has not moved: a promise is broken.
+            await world.store.do(self._lost(accepted, run, "commit_refused", shown=True))
+            raise InternalError(f"The store refused a commit: {denied.reason}.", at=run.id)
+        await self._end(run, "commit_conflict")
 
     async def _refused(
         self,

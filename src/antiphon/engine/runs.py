@@ -41,6 +41,7 @@ from antiphon.engine.control import Control
 from antiphon.engine.dispatcher import Dispatcher
 from antiphon.engine.tools import execute
 from antiphon.engine.world import World
+from antiphon.errors import InternalError
 
 NEAR_HEAD: Final = 64
 """How much of a line is read to find its last closed point; the whole line if it is not there."""
@@ -199,7 +200,10 @@ class Worker:
                     if loop.over_limit(run):
                         await self._end(run, "model_call_limit")
                         return
+                    made = run.committed
                     run = await self._dispatcher.turn(run, control, tools=tools)
+                    if run.status is RunStatus.PENDING and run.committed == made:
+                        raise InternalError("A model call came to nothing.", at=run.id)
                 case loop.RunTools(calls_to_run):
                     await self._run_tools(run, calls_to_run)
                     run = await store.run(run.conversation, run.id)
