@@ -1,0 +1,142 @@
+"""Readers of a conversation: nothing missed, nothing twice, however late or slow."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from antiphon.core.events import Committed, Preview, Withdrawn
+from antiphon.engine.live import CaughtUp, Durable, StreamItem
+from antiphon.library import Antiphon, Chat
+from tests.support.engines import app_on, talk
+from tests.support.provider import Hold, ScriptedProvider, chunk, says
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "antiphon.db"
+
+
+async def gather(app: Antiphon, chat: Chat, after: int, until: type) -> list[StreamItem]:
+    """Return what a reader is told up to an event of the type `until`."""
+    items: list[StreamItem] = []
+    stream = app.engine.follow(chat.id, after)
+    async for item in stream:
+        items.append(item)
+        if isinstance(item, until) or (isinstance(item, Durable) and isinstance(item.event, until)):
+            break
+    await stream.aclose()
+    return items
+
+
+def numbers(items: list[StreamItem]) -> list[int]:
+    return [item.seq for item in items if isinstance(item, Durable)]
+
+
+def shown(items: list[StreamItem]) -> str:
+    text = ""
+    for item in items:
+        if isinstance(item, Preview):
+            assert item.offset == len(text), "a gap or a repetition"
+            text += item.text
+    return text
+
+
+@pytest.mark.req("M71", "M78")
+async def test_a_reader_who_comes_in_mid_answer_gets_all_of_it_once(db: Path) -> None:
+    first, second = Hold(), Hold()
+    provider = ScriptedProvider(
+        [chunk({"content": "Once "}), first, chunk({"content": "upon "}), second, *says("a tide.")]
+    )
+    async with app_on(db, provider) as app:
+        chat = await app.create()
+        await chat.send("A tale")
+        await first.reached.wait()
+        early = await gather(app, chat, 0, CaughtUp)
+        assert shown(early) == "Once "
+        first.go.set()
+        await second.reached.wait()
+        late = asyncio.create_task(gather(app, chat, 0, Committed))
+        await asyncio.sleep(0)
+        second.go.set()
+        items = await late
+        assert shown(items) == "Once upon a tide."
+        assert numbers(items) == list(range(1, len(numbers(items)) + 1))
+
+
+async def test_a_reader_goes_on_after_its_own_number(db: Path) -> None:
+    provider = ScriptedProvider(says("One."), says("Two."))
+    async with app_on(db, provider) as app:
+        chat = await app.create()
+        await talk(chat, "first")
+        seen = numbers(await gather(app, chat, 0, CaughtUp))
+        reader = asyncio.create_task(gather(app, chat, seen[-1], Committed))
+        await talk(chat, "second")
+        items = await reader
+        assert numbers(items)[0] == seen[-1] + 1
+        assert shown(items) == "Two."
+
+
+async def test_a_reader_who_falls_behind_the_ring_reads_from_the_store(db: Path) -> None:
+    provider = ScriptedProvider(says("One."))
+    async with app_on(db, provider) as app:
+        chat = await app.create()
+        stream = app.engine.follow(chat.id, 0)
+        first = await anext(stream)
+        assert isinstance(first, CaughtUp | Durable)
+        for number in range(300):
+            await chat.rename(f"title {number}")
+        await talk(chat, "hello")
+        row = await chat.row()
+        seen = [first.seq] if isinstance(first, Durable) else []
+        async for item in stream:
+            if isinstance(item, Durable):
+                seen.append(item.seq)
+                if item.seq == row.last_event:
+                    break
+        await stream.aclose()
+        assert seen == list(range(1, row.last_event + 1))
+
+
+@pytest.mark.req("M70", "M86")
+async def test_a_withdrawn_preview_is_followed_by_the_new_ones_own_text(db: Path) -> None:
+    provider = ScriptedProvider([chunk({"content": "wrong"})], says("right"))
+    async with app_on(db, provider) as app:
+        chat = await app.create()
+        reader = asyncio.create_task(gather(app, chat, 0, Committed))
+        await talk(chat, "Hello")
+        items = await reader
+        text: dict[int, str] = {}
+        for item in items:
+            if isinstance(item, Preview):
+                text[item.generation] = text.get(item.generation, "") + item.text
+            elif isinstance(item, Durable) and isinstance(item.event, Withdrawn):
+                text.pop(item.event.generation, None)
+        assert text == {2: "right"}
+
+
+async def test_many_readers_share_one_text_and_leave_nothing_behind(db: Path) -> None:
+    provider = ScriptedProvider(says(*(f"w{n} " for n in range(50))))
+    async with app_on(db, provider) as app:
+        chat = await app.create()
+        readers = [asyncio.create_task(gather(app, chat, 0, Committed)) for _ in range(20)]
+        await talk(chat, "Hello")
+        texts = {shown(await reader) for reader in readers}
+        assert texts == {"".join(f"w{n} " for n in range(50))}
+        broker = app.engine.world.broker
+        await app.engine.idle(chat.id)
+        assert broker._topics == {} and broker._live == {}
+
+
+async def test_a_failure_of_the_worker_is_told_to_those_who_wait(db: Path) -> None:
+    class Broken(ScriptedProvider):
+        async def send(self, *_: object, **__: object) -> object:  # type: ignore[override]
+            raise RuntimeError("a bug")
+
+    async with app_on(db, Broken()) as app:
+        chat = await app.create()
+        run = await chat.send("Hello")
+        with pytest.raises(RuntimeError, match="a bug"):
+            await run.result()
