@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from antiphon.cli.view import Ink, cells, clip, count, one_line, pad, short
+from antiphon.cli.view.text import Ink, cells, clip, count, one_line, pad, short
 from antiphon.core.blocks import (
     Audio,
     Block,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from antiphon.cli.view import Ink, clip, count, harmless, lasted, one_line, short, table
-from antiphon.cli.view_tree import SPEAKERS, Place, gist
+from antiphon.cli.view.text import Ink, clip, count, harmless, lasted, one_line, short, table
+from antiphon.cli.view.tree import SPEAKERS, Place, gist
 from antiphon.core.blocks import Message, Text
 from antiphon.core.dispatch import State
 from antiphon.core.records import Attempt, Call, CallState, Quarantined, Run, RunKind, RunStatus
@@ -172,13 +172,17 @@ def _calls(calls: Iterable[Call], ink: Ink, width: int) -> Iterator[str]:
 def call_line(call: Call, ink: Ink, width: int) -> str:
     """Return a tool call and what it came to, in one line."""
     style = {CallState.SUCCESS: "good", CallState.ERROR: "bad", CallState.UNKNOWN: "warn"}
-    state = call.state if call.code is None else f"{call.state} {call.code}"
-    said = " ".join(part.text for part in call.content if isinstance(part, Text))
     asked = clip(one_line(f"{call.name} {call.arguments}"), width // 2)
-    result = clip(one_line(said), max(12, width - len(state) - width // 2 - 6)) if said else ""
-    return f"{asked}  {ink(state, style.get(call.state, 'dim'))}" + (
-        f"  ← {result}" if result else ""
-    )
+    state = ink(call.state, style.get(call.state, "dim"))
+    return f"{asked}  {state}  ← {clip(outcome(call), max(12, width // 2 - 16))}"
+
+
+def outcome(call: Call) -> str:
+    """Return what a call came to, in one line."""
+    said = one_line(" ".join(part.text for part in call.content if isinstance(part, Text)))
+    if call.state is CallState.SUCCESS:
+        return said or "(nothing)"
+    return ", ".join(filter(None, (call.code or call.state.lower(), said)))
 
 
 def _quarantined(put_aside: Iterable[Quarantined], ink: Ink, width: int) -> Iterator[str]:

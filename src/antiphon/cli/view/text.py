@@ -19,6 +19,7 @@ TAIL: Final = 6
 """How much of an id is shown where it only has to be told from its neighbours."""
 
 _STYLES: Final[dict[str, dict[str, object]]] = {
+    "plain": {},
     "dim": {"dim": True},
     "bold": {"bold": True},
     "good": {"fg": "green"},
@@ -42,7 +43,7 @@ class Ink:
         self.colour = colourful() if colour is None else colour
 
     def __call__(self, text: str, *styles: str) -> str:
-        """Return `text` in the given styles: dim, bold, good, bad, warn, mark."""
+        """Return `text` in the given styles: plain, dim, bold, good, bad, warn, mark."""
         if not self.colour or not text:
             return text
         merged: dict[str, object] = {}

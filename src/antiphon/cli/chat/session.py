@@ -1,0 +1,319 @@
+"""A chat under way: the conversation it is in, the runs it follows, what its last line came to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from antiphon.cli.chat.voice import JsonVoice, Voice, spoken
+from antiphon.cli.view.run import explained
+from antiphon.cli.view.text import clip, one_line, screen_width, short
+from antiphon.cli.view.tree import SPEAKERS, Tree, gist
+from antiphon.core.blocks import Message, Role, Status
+from antiphon.core.dispatch import State
+from antiphon.core.findings import GRAPH_CODES, PROFILE_CODES
+from antiphon.core.ids import MessageId
+from antiphon.core.records import Run, RunStatus
+from antiphon.engine.engine import Ask
+from antiphon.errors import InvalidInput, NotFound, Refused
+from antiphon.library import Antiphon, CallsWaiting, Chat, Committed, Ended, RunHandle, run_error
+
+RECENT: Final = 6
+"""How many messages of a line are shown when it is taken up again."""
+
+_CODES: Final = frozenset((*GRAPH_CODES, *PROFILE_CODES))
+
+
+class Session:
+    """What the commands of a chat work on.
+
+    Attributes:
+        chat: The conversation; None until something was said in a new one.
+        model: The model that further messages go to; None is the default one.
+        code: The exit code that the last message deserves.
+        left: The exit code with which the person left, or None.
+    """
+
+    def __init__(
+        self, app: Antiphon, voice: Voice, *, model: str | None = None, system: str | None = None
+    ) -> None:
+        self.app = app
+        self.voice = voice
+        self.store = app.engine.world.store
+        self.models = app.engine.world.settings.models
+        self.chat: Chat | None = None
+        self.model = model
+        self.code = 0
+        self.left: int | None = None
+        self.leaving = asyncio.Event()
+        self._system = system
+        self._runs: asyncio.Queue[RunHandle] = asyncio.Queue()
+        self._following: RunHandle | None = None
+
+    @property
+    def ask(self) -> Ask:
+        """What further runs are asked to do."""
+        return Ask(model=self.model, instructions=self._system)
+
+    @property
+    def model_name(self) -> str:
+        """The model that further messages go to."""
+        return self.model or self.models.default_name
+
+    @property
+    def busy(self) -> bool:
+        """Whether an answer is under way, or waits for its turn."""
+        return self._following is not None or not self._runs.empty()
+
+    # The conversation.
+
+    async def take_up(self, chat: Chat) -> None:
+        """Go on in `chat`: follow what is at work there."""
+        self.chat = chat
+        self._opened()
+        at_work = await chat.open_run()
+        if at_work is not None:
+            self.follow(at_work)
+
+    async def here(self) -> Chat:
+        """Return the conversation, made when the first thing is said in it."""
+        if self.chat is None:
+            self.chat = await self.app.create()
+            self._opened()
+        return self.chat
+
+    def _opened(self) -> None:
+        if isinstance(self.voice, JsonVoice) and self.chat is not None:
+            self.voice.opened(self.chat.id, self.model_name)
+
+    def there(self) -> Chat:
+        """Return the conversation.
+
+        Raises:
+            Refused: Nothing was said yet.
+        """
+        if self.chat is None:
+            raise Refused("Nothing was said here yet.", code="empty_conversation")
+        return self.chat
+
+    async def message(self, name: str) -> Message:
+        """Return the message of this conversation whose id is, or ends with, `name`.
+
+        Raises:
+            NotFound: There is none.
+            InvalidInput: `ambiguous`: there are several.
+        """
+        tree = await self.there().tree()
+        name = name.lstrip("…")
+        found = [m for m in tree if m.id == name] or [m for m in tree if m.id.endswith(name)]
+        match found:
+            case [only]:
+                return only
+            case []:
+                raise NotFound("No message here has this id.", at=name)
+            case _:
+                raise InvalidInput("Several ids end like this.", code="ambiguous", at=name)
+
+    async def last_run(self) -> Run | None:
+        """Return the newest run of this conversation."""
+        runs = await self.store.runs(self.there().id) if self.chat else []
+        return runs[-1] if runs else None
+
+    async def recent(self) -> list[str]:
+        """Return the newest messages of the line, and what the last run left to be said."""
+        line = (await self.there().line())[-RECENT:]
+        ink, width = self.voice.ink, screen_width()
+        rows = [
+            ink(f"{SPEAKERS[m.role]:>6}  ", "mark" if m.role is Role.USER else "dim")
+            + clip(gist(m), width - 8)
+            for m in line
+        ]
+        run = await self.last_run()
+        if run is not None and run.status is RunStatus.ERROR:
+            rows += [ink(text, "warn") for text in await self._unanswered(run)]
+        return rows
+
+    async def _unanswered(self, run: Run) -> list[str]:
+        asked = await self.store.run_input(run.conversation, run.id)
+        said = f"“{clip(gist(asked), 40)}”" if asked is not None else "The last question"
+        if run.error_code == "outcome_unknown":
+            return [
+                f"{said} has no answer: it broke off while it was under way.",
+                "The provider may have done the work. It was not asked again: /regenerate does.",
+            ]
+        return [f"{said} has no answer. {explained(run.error_code)}. /regenerate asks again."]
+
+    # Runs.
+
+    def follow(self, run: RunHandle) -> None:
+        """Tell what happens in `run`, after the runs before it."""
+        self._runs.put_nowait(run)
+
+    async def tell(self) -> None:
+        """Tell what happens in every followed run, one after the other, for ever."""
+        while True:
+            self._following = await self._runs.get()
+            try:
+                self.code = await self._tell(self._following)
+            finally:
+                self._following = None
+                self._runs.task_done()
+
+    async def settled(self) -> None:
+        """Wait until nothing is under way."""
+        await self._runs.join()
+
+    async def stop(self) -> bool:
+        """Cancel the run that is under way; return whether there was one."""
+        run = self._following
+        if run is None and self.chat is not None:
+            run = await self.chat.open_run()
+        if run is None:
+            return False
+        await run.cancel()
+        return True
+
+    def leave(self, code: int = 0) -> None:
+        """End the chat."""
+        self.left = code
+        self.leaving.set()
+
+    async def say(self, text: str) -> None:
+        """Send a message of the person's."""
+        chat = await self.here()
+        if self.busy:
+            self.voice.note("This waits for its turn.")
+        self.follow(await chat.send(text, ask=self.ask))
+
+    async def _tell(self, run: RunHandle) -> int:
+        answer: Message | None = None
+        async for event in run.events():
+            match event:
+                case Committed(message=message):
+                    answer = message
+                    self.voice.event(event, await self._seal(event))
+                case CallsWaiting():
+                    self.voice.event(event)
+                    return 4
+                case Ended():
+                    if event.status is RunStatus.CANCELED:
+                        self.voice.stopped(await self._stopped(run))
+                    self.voice.event(event)
+                    await self._point_out_branch(run, answer)
+                    return await self._exit_code(run, event)
+                case _:
+                    self.voice.event(event)
+        return 1
+
+    async def _stopped(self, run: RunHandle) -> str:
+        """Return what a stopped run had said, as it is stored for people."""
+        tree = await self.store.tree(run.conversation)
+        said = (m for m in reversed(tree) if m.run == run.id and m.status is Status.CANCELED)
+        return spoken(node) if (node := next(said, None)) is not None else ""
+
+    async def _seal(self, event: Committed) -> str:
+        """Return the line under an answer that says that it is history now."""
+        row = await self.store.run(event.message.conversation, event.run)
+        words = [f"saved {short(event.message.id)}"]
+        if not event.message.calls and (row.input_tokens or row.output_tokens):
+            words.append(f"{row.input_tokens} in, {row.output_tokens} out")
+        beside = await self.there().siblings(event.message.id)
+        if len(beside) > 1:
+            words.append(f"‹ {beside.index(event.message.id) + 1}/{len(beside)} ›")  # noqa: RUF001
+        return " · ".join(words)
+
+    async def _point_out_branch(self, run: RunHandle, answer: Message | None) -> None:
+        if answer is None:
+            return
+        head = (await self.store.conversation(run.conversation)).head
+        if head != answer.id:
+            self.voice.note(
+                f"It stands on another branch than the one you look at: /switch {short(answer.id)}",
+                "warn",
+            )
+
+    async def _exit_code(self, run: RunHandle, event: Ended) -> int:
+        if event.status is RunStatus.SUCCESS:
+            return 0
+        if event.code in _CODES and not await self._was_sent(run):
+            return Refused.exit_code
+        return run_error(run.id, event.status, event.code).exit_code
+
+    async def _was_sent(self, run: RunHandle) -> bool:
+        """Whether the step in which the run ended had anything sent."""
+        operations = await self.store.operations(run.conversation, run.id)
+        if not operations:
+            return False
+        return (await self.store.attempts(operations[-1]))[-1].state is not State.COMMITTED
+
+    # What a line offers.
+
+    async def tree(self) -> Tree:
+        """Return the conversation's tree."""
+        chat = self.there()
+        return Tree(await chat.row(), await chat.tree())
+
+    async def to_answer_again(self) -> MessageId:
+        """Return what `/regenerate` is about: an answer, or an input that has none.
+
+        Raises:
+            Refused: Nothing was asked.
+        """
+        run = await self.last_run()
+        if (
+            run is not None
+            and run.status in (RunStatus.ERROR, RunStatus.CANCELED)
+            and run.leaf is not None
+        ):
+            return run.leaf
+        line = await self.there().line()
+        if not line:
+            raise Refused("Nothing was asked yet.", code="empty_conversation")
+        return line[-1].id
+
+    async def to_edit(self) -> Message:
+        """Return the last user message: on the line, or one that came to nothing.
+
+        Raises:
+            Refused: There is none.
+        """
+        run = await self.last_run()
+        if run is not None and run.status is RunStatus.ERROR and run.input is not None:
+            return await self.store.message(run.conversation, run.input)
+        for message in reversed(await self.there().line()):
+            if message.role is Role.USER:
+                return message
+        raise Refused("There is nothing to edit yet.", code="empty_conversation")
+
+    async def to_keep(self) -> Message:
+        """Return the newest canceled text.
+
+        Raises:
+            Refused: There is none.
+        """
+        for message in reversed(await self.there().tree()):
+            if message.status is Status.CANCELED and spoken(message):
+                return message
+        raise Refused("No text of a stopped answer is there to keep.", code="nothing_to_keep")
+
+    async def history(self) -> list[str]:
+        """Return what the person said in the newest conversations, for the editor's memory."""
+        from antiphon.core.ids import LOCAL_TENANT
+
+        said: list[str] = []
+        for row in reversed(await self.store.conversations(LOCAL_TENANT, limit=5)):
+            said += [m.text for m in await self.store.tree(row.id) if m.role is Role.USER]
+        return said[-200:]
+
+    async def rows(self) -> list[str]:
+        """Return the list of conversations."""
+        from antiphon.cli.show import conversation_list
+        from antiphon.core.ids import LOCAL_TENANT
+
+        world = self.app.engine.world
+        rows = await world.store.conversations(LOCAL_TENANT, limit=20)
+        lines = await conversation_list(world, rows, self.voice.ink)
+        here = self.chat.id if self.chat else None
+        return [
+            ("● " if row.id == here else "  ") + line for row, line in zip(rows, lines, strict=True)
+        ] or [one_line("No conversations yet.")]

@@ -1,0 +1,1 @@
+"""What people see: text in columns, trees, timelines. Values in, lines out."""

@@ -1,0 +1,139 @@
+"""A terminal for tests: runs the command line on a pseudo-terminal, and remembers the screen."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import sys
+import time
+import unicodedata
+from collections.abc import Mapping
+from fcntl import ioctl
+from pathlib import Path
+from termios import TIOCSWINSZ
+
+COLUMNS, ROWS = 80, 24
+PATIENCE_S = 20.0
+
+_ESCAPE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
+
+
+class Screen:
+    """What a person sees: the least of a terminal that our output needs, and no more.
+
+    An escape sequence that it does not know is an error, so that a test finds out.
+    """
+
+    def __init__(self) -> None:
+        self.rows: list[list[str]] = [[]]
+        self.row = self.column = 0
+        self._rest = ""
+
+    def feed(self, text: str) -> None:
+        text = self._rest + text
+        self._rest = ""
+        while text:
+            if text[0] == "\x1b":
+                match = _ESCAPE.match(text)
+                if match is None:
+                    self._rest = text
+                    return
+                self._obey(match[1], match[2])
+                text = text[match.end() :]
+                continue
+            self._put(text[0])
+            text = text[1:]
+
+    def _obey(self, numbers: str, letter: str) -> None:
+        first = int(numbers or 1) if numbers.isdigit() or not numbers else 0
+        match letter:
+            case "A":
+                self.row = max(0, self.row - first)
+            case "C":
+                self.column += first
+            case "J" if numbers in ("", "0"):
+                del self.rows[self.row + 1 :]
+                del self.rows[self.row][self.column :]
+            case "m" | "h" | "l":
+                pass  # colour, modes
+            case _:
+                raise AssertionError(f"unknown escape sequence {numbers!r} {letter!r}")
+
+    def _put(self, character: str) -> None:
+        match character:
+            case "\r":
+                self.column = 0
+            case "\n":
+                self.row += 1
+                while len(self.rows) <= self.row:
+                    self.rows.append([])
+            case _:
+                wide = unicodedata.east_asian_width(character) in "WF"
+                line = self.rows[self.row]
+                line.extend(" " * (self.column + 1 + wide - len(line)))
+                line[self.column : self.column + 1 + wide] = [character, ""][: 1 + wide]
+                self.column += 1 + wide
+
+    def __str__(self) -> str:
+        return "\n".join("".join(row).rstrip() for row in self.rows)
+
+
+class Terminal:
+    """One command on a pseudo-terminal."""
+
+    def __init__(self, *arguments: str, cwd: Path, env: Mapping[str, str]) -> None:
+        self.raw = ""
+        self.screen = Screen()
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.chdir(cwd)
+            os.execvpe(sys.executable, [sys.executable, "-m", "antiphon", *arguments], dict(env))
+        ioctl(self.fd, TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+
+    def send(self, text: str) -> None:
+        """Press these keys."""
+        os.write(self.fd, text.encode())
+
+    def see(self, wanted: str, *, gone: str | None = None) -> str:
+        """Wait until the screen shows `wanted` and not `gone`; return it."""
+        end = time.monotonic() + PATIENCE_S
+        while not (wanted in str(self.screen) and (gone is None or gone not in str(self.screen))):
+            if not self._read(end):
+                raise AssertionError(f"{wanted!r} never came. The screen:\n{self.screen}")
+        return str(self.screen)
+
+    def exit_code(self) -> int:
+        """Wait for the end and return the exit code."""
+        end = time.monotonic() + PATIENCE_S
+        while self._read(end):
+            pass
+        if time.monotonic() >= end:
+            raise AssertionError(f"it goes on. The screen:\n{self.screen}")
+        _, status = os.waitpid(self.pid, 0)
+        self.pid = 0
+        return os.waitstatus_to_exitcode(status)
+
+    def kill(self) -> None:
+        """SIGKILL, if it still runs."""
+        if self.pid:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self.pid = 0
+        os.close(self.fd)
+
+    def _read(self, end: float) -> bool:
+        ready, _, _ = select.select([self.fd], [], [], max(0.0, end - time.monotonic()))
+        if not ready:
+            return False
+        try:
+            data = os.read(self.fd, 65536)
+        except OSError:  # the other side has closed
+            return False
+        text = data.decode("utf-8", "replace")
+        self.raw += text
+        self.screen.feed(text)
+        return bool(data)
