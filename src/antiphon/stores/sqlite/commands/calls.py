@@ -65,7 +65,9 @@ def finish(tx: Transaction, command: FinishCall) -> Call | Denied:
     if call.ended_ms is not None:
         if (call.state, call.code, call.content) == (command.state, command.code, content):
             return call.record()
-        if run.open:
+        # An executor's own late result goes to quarantine; a client's is refused as a second.
+        brought = command.fence is None and run.status != RunStatus.CANCELED
+        if run.open or brought:
             return Denied("duplicate_tool_result")
     denied = _may_finish(run, call, command)
     if denied is not None:
