@@ -302,25 +302,26 @@ class ChatLine:
         return {"id": call_id, "type": "function", "function": function}
 
     def _result(self, message: Message, order: int, result: ToolResult) -> None:
-        """One tool message. It has no flag for failure, so its text says so."""
+        """One tool message. It has no flag for failure, so its text says so.
+
+        Its content is one string: servers that take an array here do not agree on what it is.
+        """
         call_id = self._ids.sent_as(result.call_id)
-        turn: Json = {"role": "tool", "tool_call_id": call_id}
         content, fine = result.content, result.outcome is Outcome.SUCCESS
         if fine and len(content) == 1 and isinstance(content[0], Text):
-            turn["content"] = content[0].text
+            said = content[0].text
         else:
-            texts: list[Json] = []
-            media: list[Json] = []
-            for part in content:
-                (texts if isinstance(part, Text) else media).append(_part(part, message.id))
+            at = block_id(message.id, order)
+            texts = [part.text for part in content if isinstance(part, Text) and part.text]
+            media = [_part(part, at) for part in content if not isinstance(part, Text)]
+            if len(texts) > 1:
+                self._map("result_joined", at, "its texts as lines of one")
             if media:
-                self._map("media_hoisted", block_id(message.id, order), "behind the results")
+                self._map("media_hoisted", at, "behind the results")
                 self._media += (_text(f"Returned by the tool call {call_id}:"), *media)
-                texts.append(_text("The tool returned media; it stands in the next user message."))
-            if not fine:
-                texts.insert(0, _text(_failure(result)))
-            turn["content"] = _content([t for t in texts if t["text"]], empty="")
-        self._add(turn, message.id)
+                texts.append("The tool returned media; it stands in the next user message.")
+            said = "\n".join(texts if fine else (_failure(result), *texts))
+        self._add({"role": "tool", "tool_call_id": call_id, "content": said}, message.id)
 
     def _map(self, rule: str, at: str, detail: str = "") -> None:
         self._mappings.append(Mapping(rule=rule, block=at, detail=detail))
@@ -376,7 +377,7 @@ def _text(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-def _part(block: AnyBlock, at: MessageId) -> Json:
+def _part(block: AnyBlock, at: str) -> Json:
     """Return a block as a content part."""
     match block:
         case Text(text=text):
