@@ -22,6 +22,9 @@ turn with a tool writes 47 kB with pages of 512 bytes, 75 with 1,024 and 240 wit
 LOG_BYTES: Final = 8 << 20
 """How long the write-ahead log grows before it is copied into the file."""
 
+MAPPED_BYTES: Final = 256 << 20
+"""How much of the file readers map into memory: a long line is many small pages."""
+
 _WAL_RESET_FIXED: Final = ((3, 44, 6), (3, 50, 7), (3, 51, 3))
 
 
@@ -87,6 +90,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
         cached_statements=128,
     )
     connection.execute("PRAGMA query_only = ON")
+    connection.execute(f"PRAGMA mmap_size = {MAPPED_BYTES}")
     connection.execute("PRAGMA busy_timeout = 5000")
     return connection
 
