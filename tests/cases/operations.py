@@ -1,9 +1,52 @@
+"""Cases of kind `operations`: what people, providers, tools and crashes do to a conversation.
+
+The real engine over the real store plays them in a process of its own; the provider answers over
+real loopback HTTP, and a crash is SIGKILL. After each step the engine is left alone until it waits
+for somebody else.
+"""
+
 from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from tests.cases.assertions import compare
 from tests.cases.files import Case
+from tests.cases.play import Play
 from tests.cases.report import Result, keys_of
+from tests.cases.stage import PlayerFailed
 
 
 async def run_operations(case: Case) -> Result:
-    r = Result(id=case.id, kind=case.kind, keys=keys_of(case.kind, case.expect))
-    r.skipped = "todo"
-    return r
+    """Play one case and compare what it expects."""
+    steps = case.given["steps"]
+    names = {step["as"] for step in steps if step["op"] == "inspect"}
+    result = Result(id=case.id, kind=case.kind, keys=keys_of(case.kind, case.expect, names))
+    folder = Path(tempfile.mkdtemp(prefix="case-"))
+    try:
+        async with Play(case, folder) as play:
+            result.notes = play.notes
+            await _play(play, case, result, names)
+    except PlayerFailed as failure:
+        result.wrong.append(f"the engine failed: {str(failure)[-1500:]}")
+    except KeyError as unknown:
+        result.wrong.append(f"the case cannot be played: {unknown}")
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return result
+
+
+async def _play(play: Play, case: Case, result: Result, names: set[str]) -> None:
+    for position, step in enumerate(case.given["steps"]):
+        if step["op"] != "inspect":
+            await play.step(position)
+            continue
+        expect = case.expect.get(step["as"])
+        if isinstance(expect, dict):
+            for key, problem in compare(expect, await play.facts(expect)).items():
+                result.check(f"{step['as']}.{key}", problem)
+    await play.release()
+    rest = {key: value for key, value in case.expect.items() if key not in names}
+    for key, problem in compare(rest, await play.facts(rest)).items():
+        result.check(key, problem)

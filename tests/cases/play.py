@@ -1,0 +1,743 @@
+"""Playing a case: each step of its file as something that a person, a provider or a crash does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Self
+
+from antiphon.core.blocks import Role, Status
+from antiphon.core.records import OPEN_RUN
+from tests.cases.assertions import REQUEST_KEYS
+from tests.cases.facts import Asked, Facts, Rows, Said, read_rows
+from tests.cases.files import Case
+from tests.cases.player import Start
+from tests.cases.probe import follow_up
+from tests.cases.provider import Exchange, HeldProvider
+from tests.cases.screens import Screen
+from tests.cases.stage import Refused, Stage
+from tests.support.clock import START_MS
+
+TRIES: Final = 12
+ARRIVAL_S: Final = 10.0
+RETRIES: Final = 4
+ENDED: Final = {"success", "error", "canceled"}
+SECONDS: Final = {"seconds": 1.0, "s": 1.0, "ms": 0.001, "minutes": 60.0, "hours": 3600.0}
+
+
+@dataclass(slots=True)
+class RunOf:
+    """A run of the case. `chain` are the stored runs that stood for it, the newest last."""
+
+    name: str
+    conversation: str
+    chain: list[str] = field(default_factory=list)
+    attempt: int = 1
+    exchanges: list[tuple[int, Exchange]] = field(default_factory=list)
+    refused: str | None = None
+    worker: str | None = None
+    answers: list[str] = field(default_factory=list)
+    """Names that the case gives to what this run was going to answer."""
+
+    @property
+    def id(self) -> str:
+        return self.chain[-1]
+
+    @property
+    def live(self) -> Exchange | None:
+        """The request that waits for its answer, if there is one."""
+        newest = self.exchanges[-1][1] if self.exchanges else None
+        return newest if newest is not None and newest.reachable else None
+
+    def of_attempt(self, number: int) -> Exchange | None:
+        """Return the newest request of an attempt."""
+        found = [exchange for attempt, exchange in self.exchanges if attempt == number]
+        return found[-1] if found else None
+
+
+class Play:
+    """One case under way."""
+
+    def __init__(self, case: Case, folder: Path) -> None:
+        self._given = case.given
+        self._steps: list[dict[str, Any]] = case.given["steps"]
+        self._position = 0
+        self._db = folder / "case.db"
+        self._effects = folder / "effects"
+        self._provider = HeldProvider()
+        self._screens: dict[str, Screen] = {}
+        self._stage = Stage(folder, self._shown)
+        self._runs: dict[str, RunOf] = {}
+        self._said: dict[str, Said] = {}
+        self._names: dict[str, str] = {}
+        self._committed: set[str] = set()
+        self._conversations: list[str] = []
+        self._taken_up: dict[str, list[str]] = {}
+        self._call_runs: dict[str, RunOf] = {}
+        self._outputs: dict[str, dict[str, Any]] = {}
+        self._by_client: dict[str, int] = {}
+        self._meanwhile: list[dict[str, Any]] = []
+        self._errors: list[str] = []
+        self._asked_again = 0
+        self._at_the_door = 0
+        self._now_ms = START_MS
+        self.notes: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        await self._provider.__aenter__()
+        try:
+            await self._stage.start(self._start())
+        except BaseException:
+            await self._provider.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stage.kill()
+        await self._provider.__aexit__()
+
+    # What the case needs to begin.
+
+    def _start(self) -> Start:
+        steps, tools = self._steps, self._given.get("tools") or {}
+        names = [step["id"] for step in steps if step["op"] == "conversation"] or ["c1"]
+        asked = [c for step in steps for c in step.get("tool_calls") or ()]
+        begun = {s["call"] for s in steps if s["op"] in ("tool_started", "tool_effect")}
+        # Calls that are answered one by one are the engine's to run; a client brings all at once.
+        several = [s["tool_calls"] for s in steps if len(s.get("tool_calls") or ()) > 1]
+        ours = {c["name"] for c in asked if c["id"] in begun} | {
+            c["name"] for calls in several for c in calls
+        }
+        ours |= tools.keys()
+        facts = {
+            name: {
+                "read_only": not tools.get(name, {}).get("side_effect", True),
+                "idempotent": bool(tools.get(name, {}).get("idempotent", False)),
+            }
+            for name in sorted(ours)
+        }
+        retried = any(step["op"] == "retry" for step in steps)
+        return Start(
+            db=str(self._db),
+            effects=str(self._effects),
+            now_ms=self._now_ms,
+            base_urls={name: self._provider.base_url(name) for name in names},
+            functions=facts,
+            client_tools=sorted({c["name"] for c in asked} - ours),
+            retries=RETRIES if retried else 0,
+            resend=retried,
+            closing_ends=not any(_leaves_unknown(step) for step in steps),
+        )
+
+    # Steps.
+
+    async def step(self, position: int) -> None:
+        """Do what stands at a position of the case.
+
+        Raises:
+            KeyError: There is no such step.
+        """
+        step = self._steps[position]
+        self._position = position
+        handler: Callable[[dict[str, Any]], Awaitable[None]] | None
+        handler = getattr(self, f"step_{step['op']}", None)
+        if handler is None:
+            raise KeyError(f"no such step: {step['op']}")
+        if not self._stage.alive and step["op"] not in ("recover", "crash", "disconnect"):
+            self._meanwhile.append(step)
+            return
+        try:
+            await handler(step)
+        except Refused as refused:
+            self._errors.append(refused.code)
+            self._note(f"{step['op']} was refused: {refused.code}")
+            if "run" in step and step["op"] in ("send", "edit", "regenerate", "start_run"):
+                conversation = self._conversations[0]
+                run = self._runs.setdefault(step["run"], RunOf(step["run"], conversation))
+                run.refused = refused.code
+        if self._stage.alive:
+            await self._quiet()
+
+    async def step_conversation(self, step: dict[str, Any]) -> None:
+        name = step["id"]
+        self._conversations.append(name)
+        messages = [_fields(message) for message in step.get("messages", ())]
+        for fields in messages:
+            calls, results = tuple(fields["calls"]), tuple(fields["results"])
+            said = Said(fields["id"], name, fields["role"], fields["text"], calls, results)
+            self._said[said.name] = said
+            self._names[said.name] = said.name
+            if fields["status"] == "success":
+                self._committed.add(said.name)
+        head = step.get("active_leaf")
+        await self._stage.do("create", conversation=name, messages=messages, head=head)
+
+    async def step_send(self, step: dict[str, Any]) -> None:
+        conversation = step.get("conversation") or self._conversations[0]
+        run = self._runs.setdefault(step["run"], RunOf(step["run"], conversation))
+        name, text = step.get("message"), step["text"]
+        parent = step.get("parent", "active")
+        if parent is None and any(s.conversation == conversation for s in self._said.values()):
+            self._note("a parent of null is taken as the default parent")
+        real = await self._stage.do(
+            "send",
+            conversation=conversation,
+            text=text,
+            parent=None if parent == "active" else self._names.get(parent, parent),
+            message=name,
+            key=step.get("key") or step.get("idempotency_key"),
+        )
+        self._begun(run, real, name, text)
+
+    async def step_edit(self, step: dict[str, Any]) -> None:
+        conversation = self._conversation_of(step, step["message"])
+        run = self._runs.setdefault(step["run"], RunOf(step["run"], conversation))
+        real = await self._stage.do(
+            "edit",
+            conversation=conversation,
+            edited=self._names.get(step["message"], step["message"]),
+            text=step["text"],
+            message=step.get("new_message"),
+        )
+        self._begun(run, real, step.get("new_message"), step["text"])
+
+    def _begun(self, run: RunOf, real: str, name: str | None, text: str) -> None:
+        run.chain.append(real)
+        if name is not None and name not in self._said:
+            self._said[name] = Said(name, run.conversation, "user", text)
+            self._names[name] = name
+            self._committed.add(name)
+
+    async def step_regenerate(self, step: dict[str, Any]) -> None:
+        conversation = self._conversation_of(step, step["message"])
+        run = self._runs.setdefault(step["run"], RunOf(step["run"], conversation))
+        message = self._names.get(step["message"], step["message"])
+        run.chain.append(
+            await self._stage.do(
+                "regenerate", conversation=conversation, message=message, key=step.get("key")
+            )
+        )
+        if step.get("new_message"):
+            run.answers.append(step["new_message"])
+
+    async def step_start_run(self, step: dict[str, Any]) -> None:
+        """A worker takes up a message: as a queue would hand it out, under a key of the message.
+
+        Handed out twice it is the same run, and belongs to the worker that began it.
+        """
+        conversation = self._conversation_of(step, step["parent"])
+        message = self._names.get(step["parent"], step["parent"])
+        taken = self._taken_up.setdefault(message, [])
+        ended = [real for real in taken if (await self._row(real))["status"] in ENDED]
+        real = await self._stage.do(
+            "regenerate", conversation=conversation, message=message, key=f"{message} {len(ended)}"
+        )
+        run = self._runs.setdefault(step["run"], RunOf(step["run"], conversation))
+        if real not in taken:
+            taken.append(real)
+            run.worker = step.get("worker", "")
+        if real not in run.chain:
+            run.chain.append(real)
+
+    async def step_cancel(self, step: dict[str, Any]) -> None:
+        run = self._runs[step["run"]]
+        if run.chain:
+            reason = step.get("reason") or "canceled"
+            await self._stage.do("cancel", conversation=run.conversation, run=run.id, reason=reason)
+
+    async def step_delete(self, step: dict[str, Any]) -> None:
+        names = step.get("messages") or [step["message"]]
+        conversation = self._conversation_of(step, names[0])
+        stored = [self._names.get(name, name) for name in names]
+        await self._stage.do("delete", conversation=conversation, messages=stored)
+
+    # Steps of the provider.
+
+    async def step_state(self, step: dict[str, Any]) -> None:
+        run, to = self._runs[step["run"]], step["to"].upper()
+        match to:
+            case "PREPARED":
+                await self._quiet()
+            case "DISPATCHING":
+                await self._demand(run, until="DISPATCHING")
+            case "SENT":
+                await self._exchange(run, step.get("attempt"))
+            case "STREAMING":
+                exchange = await self._exchange(run, step.get("attempt"))
+                if exchange is not None:
+                    await exchange.begin()
+            case "UNKNOWN":
+                await self.step_fail({**step, "terminated": False})
+            case "FAILED":
+                await self.step_fail({**step, "terminated": True})
+            case "CANCELED":
+                await self.step_cancel(step)
+            case "COMMITTED":
+                await self.step_complete({"text": "Done.", "finish": "stop", **step})
+            case _:
+                self._note(f"no such state: {to}")
+
+    async def step_delta(self, step: dict[str, Any]) -> None:
+        exchange = await self._exchange(self._runs[step["run"]], step.get("attempt"))
+        self._arrived(step, exchange is not None and await exchange.say(step["text"]))
+
+    async def step_late_delta(self, step: dict[str, Any]) -> None:
+        run = self._runs[step["run"]]
+        old = run.of_attempt(step.get("attempt", run.attempt))
+        self._arrived(step, old is not None and await old.say(step["text"]))
+
+    async def step_block(self, step: dict[str, Any]) -> None:
+        exchange = await self._exchange(self._runs[step["run"]], step.get("attempt"))
+        state = step.get("state") or step.get("to") or step.get("status") or "complete"
+        call = step.get("tool_call") or (step if {"name", "call", "call_id"} & step.keys() else {})
+        if exchange is None:
+            self._arrived(step, False)
+        elif call:
+            call_id = call.get("id") or call.get("call") or call.get("call_id") or "call-1"
+            given = call.get("arguments", {})
+            whole = given if isinstance(given, str) else json.dumps(given)
+            half = isinstance(given, str) or state != "open"
+            text = whole if half else whole[: max(1, len(whole) - 1)]
+            self._arrived(step, await exchange.call(call_id, call.get("name", "tool"), text))
+        else:
+            text = step.get("text") or ""
+            rest = text[len(exchange.text) :] if text.startswith(exchange.text) else text
+            self._arrived(step, await (exchange.say(rest) if rest else exchange.begin()))
+
+    async def step_complete(self, step: dict[str, Any]) -> None:
+        run = self._runs[step["run"]]
+        if step.get("complete_if_started") and not self._started(run, step):
+            return
+        exchange = await self._exchange(run, step.get("attempt"))
+        if step.get("message"):
+            run.answers.append(step["message"])
+        if exchange is None:
+            self._arrived(step, False)
+            return
+        text, calls = step.get("text") or "", step.get("tool_calls") or []
+        if not text.startswith(exchange.text):
+            self._note(f"{step['message']} does not go on from its deltas: they stand before it")
+        rest = text[len(exchange.text) :] if text.startswith(exchange.text) else text
+        middle = len(rest) // 2
+        delivered = exchange.reachable
+        for piece in filter(None, (rest[:middle], rest[middle:])):
+            delivered = await exchange.say(piece)
+        for call in calls:
+            self._call_runs[call["id"]] = run
+            await exchange.call(call["id"], call["name"], json.dumps(call["arguments"]))
+        word = step.get("finish", "tool_calls" if calls else "stop")
+        delivered = await exchange.finish(word, step.get("usage")) and delivered
+        self._arrived(step, delivered)
+        await self._quiet()
+        await self._name_answer(run, step, text, tuple(calls))
+
+    def _started(self, run: RunOf, step: dict[str, Any]) -> bool:
+        worker = step.get("worker")
+        return bool(run.chain) and (worker is None or run.worker == worker)
+
+    async def _name_answer(
+        self, run: RunOf, step: dict[str, Any], text: str, calls: tuple[dict[str, Any], ...]
+    ) -> None:
+        """Learn under which id an answer was stored, if it was."""
+        name = step.get("message")
+        if name is None:
+            return
+        rows = (await self._rows())[run.conversation]
+        known = set(self._names.values())
+        for message in rows.tree:
+            ours = message.run in run.chain and message.role is Role.ASSISTANT
+            if ours and message.id not in known and message.status is Status.SUCCESS:
+                self._names[name] = message.id
+                self._said[name] = Said(name, run.conversation, "assistant", text, calls)
+                self._committed.add(name)
+                return
+        self._said.setdefault(name, Said(name, run.conversation, "assistant", text, calls))
+
+    async def step_fail(self, step: dict[str, Any]) -> None:
+        run = self._runs[step["run"]]
+        exchange = await self._exchange(run, step.get("attempt"))
+        if exchange is None:
+            self._arrived(step, False)
+        elif step.get("terminated"):
+            again = self._retried_next(run)
+            code = step.get("error") or "provider_error"
+            await exchange.refuse(code, status=503 if again else 400, again=again)
+        else:
+            await exchange.cut()
+
+    def _retried_next(self, run: RunOf) -> bool:
+        """Say whether the case goes on with another attempt of this run."""
+        for step in self._steps[self._position + 1 :]:
+            if step.get("run") == run.name and step["op"] in (
+                "retry",
+                "fail",
+                "complete",
+                "cancel",
+            ):
+                return bool(step["op"] == "retry")
+        return False
+
+    def _arrived(self, step: dict[str, Any], arrived: bool) -> None:
+        if not arrived:
+            self._at_the_door += 1
+            what = f"{step['op']} of {step['run']}, attempt {step.get('attempt', 1)}"
+            self._note(f"{what}: it met a closed connection, or nothing had been asked")
+
+    # A run goes on.
+
+    async def step_retry(self, step: dict[str, Any]) -> None:
+        await self._again(self._runs[step["run"]], new_attempt=True)
+
+    async def step_resume(self, step: dict[str, Any]) -> None:
+        await self._again(self._runs[step["run"]], new_attempt=False)
+
+    async def _again(self, run: RunOf, *, new_attempt: bool) -> None:
+        """Let the next attempt begin: the engine's own, or where the run has ended a person's.
+
+        Where nobody knows yet what the last attempt did, there is none.
+        """
+        self._asked_again += 1
+        row = await self._row(run.id)
+        if row["status"] == "error":
+            run.chain.append(
+                await self._stage.do(
+                    "regenerate", conversation=run.conversation, message=row["leaf"], key=None
+                )
+            )
+            self._note(f"{run.name} had ended ({row['error_code']}): a person asks again")
+        elif row["status"] in ("success", "canceled"):
+            self._note(f"{run.name} has ended: nothing goes on")
+            return
+        elif row["status"] in ("unknown", "waiting", "queued"):
+            self._note(f"{run.name} is {row['status']}: no attempt may begin now")
+            return
+        if new_attempt:
+            run.attempt += 1
+        await self._demand(run)
+
+    async def _exchange(self, run: RunOf, attempt: int | None) -> Exchange | None:
+        """Return the request that an attempt waits with, sent if it is still held.
+
+        None where that attempt waits for nothing: it never began, or is over.
+        """
+        if not run.chain:
+            return None
+        wanted = run.attempt if attempt is None else attempt
+        if wanted < run.attempt:
+            return run.of_attempt(wanted)
+        if wanted > run.attempt:
+            run.attempt = wanted
+            if run.live is not None:
+                run.exchanges[-1] = (wanted, run.live)
+        return run.live or await self._demand(run) or run.of_attempt(wanted)
+
+    async def _demand(self, run: RunOf, *, until: str = "SENT") -> Exchange | None:
+        """Open the gates until the run's next request has left; return it."""
+        for _ in range(TRIES):
+            held = (await self._quiet())["held"]
+            if f"accept {run.id}" in held:
+                await self._stage.do("open", gate=f"accept {run.id}")
+            elif f"send {run.id}" in held:
+                return None if until == "DISPATCHING" else await self._let_send(run)
+            elif run.live is not None:
+                return run.live
+            else:
+                row = await self._row(run.id)
+                if row["status"] != "pending":
+                    return None
+                if row["attempt"] == "FAILED":
+                    await self._stage.do("advance", seconds=1.0)  # the pause before a retry
+        return None
+
+    async def _let_send(self, run: RunOf) -> Exchange | None:
+        seen = len(self._provider.of(run.conversation))
+        await self._stage.do("open", gate=f"send {run.id}")
+        async with asyncio.timeout(ARRIVAL_S):
+            while len(self._provider.of(run.conversation)) == seen:
+                await self._provider.changed(0.05)
+        exchange = self._provider.of(run.conversation)[-1]
+        run.exchanges.append((run.attempt, exchange))
+        await self._quiet()
+        return exchange
+
+    # Tools.
+
+    async def step_tool_started(self, step: dict[str, Any]) -> None:
+        if not await self._open(f"call {step['call']}"):
+            self._note(f"{step['call']} is not the engine's to begin now")
+
+    async def step_tool_effect(self, step: dict[str, Any]) -> None:
+        await self._open(f"call {step['call']}")
+        if not await self._open(f"effect {step['call']}"):
+            self._note(f"no execution of {step['call']} is under way")
+
+    async def step_tool_result(self, step: dict[str, Any]) -> None:
+        call = step["call"]
+        outcome = {"outcome": step.get("outcome", "success"), "content": step.get("content") or ""}
+        await self._open(f"call {call}")
+        await self._open(f"effect {call}")
+        if await self._stage.do("open", gate=f"result {call}", value=outcome):
+            return
+        run = self._call_runs.get(call)
+        if run is None:
+            run = next(iter(self._runs.values()))
+        self._outputs.setdefault(run.id, {})[call] = outcome
+        outputs = self._outputs[run.id]
+        try:
+            await self._stage.do(
+                "answer", conversation=run.conversation, run=run.id, outputs=outputs
+            )
+        except Refused as refused:
+            if refused.code == "missing_tool_result":
+                return  # the others have to be brought along
+            del self._outputs[run.id]
+            raise
+        if not self._is_function(call):
+            self._by_client[call] = 1
+        del self._outputs[run.id]
+
+    def _is_function(self, call_id: str) -> bool:
+        names = [
+            call["name"]
+            for step in self._steps
+            for call in step.get("tool_calls") or ()
+            if call["id"] == call_id
+        ]
+        return bool(names) and names[-1] in self._start().functions
+
+    async def _open(self, gate: str) -> bool:
+        opened: bool = await self._stage.do("open", gate=gate)
+        return opened
+
+    # Crashes, time, clients.
+
+    async def step_crash(self, _: dict[str, Any]) -> None:
+        await self._stage.kill()
+        for screen in self._screens.values():
+            screen.leave()
+        for run in self._runs.values():
+            for _attempt, exchange in run.exchanges:
+                if not exchange.over:
+                    await asyncio.wait_for(exchange.gone.wait(), ARRIVAL_S)
+
+    async def step_recover(self, _: dict[str, Any]) -> None:
+        if not self._stage.alive:
+            await self._stage.start(self._start())
+        await self._quiet()
+        steps, self._meanwhile = self._meanwhile, []
+        for step in steps:
+            await getattr(self, f"step_{step['op']}")(step)
+
+    async def step_sweep(self, _: dict[str, Any]) -> None:
+        await self._stage.do("sweep")
+
+    async def step_advance_clock(self, step: dict[str, Any]) -> None:
+        units = {u: f for k, f in SECONDS.items() for u in (k, f"by_{k}", f"advance_{k}")}
+        seconds = sum(float(step[unit]) * factor for unit, factor in units.items() if unit in step)
+        await self._stage.do("advance", seconds=seconds)
+
+    async def step_subscribe(self, step: dict[str, Any]) -> None:
+        run = self._runs[step["run"]]
+        screen = self._screens.setdefault(step["client"], Screen(step["client"]))
+        row = await self._row(run.id)
+        pieces = run.live.pieces if run.live is not None else []
+        hides = len("".join(pieces[: int(step.get("from_seq") or 0)]))
+        after = max(screen.last_seq, row["seq"] - 1)
+        screen.attach(run.id, after, hides=hides)
+        await self._stage.do(
+            "follow", client=screen.client, conversation=run.conversation, after=after
+        )
+
+    async def step_disconnect(self, step: dict[str, Any]) -> None:
+        screen = self._screens[step["client"]]
+        screen.leave()
+        if self._stage.alive:
+            await self._stage.do("unfollow", client=screen.client)
+
+    async def step_reload(self, step: dict[str, Any]) -> None:
+        """The page is loaded again: the screen is empty, and is filled by what the server tells."""
+        screen = self._screens.setdefault(step["client"], Screen(step["client"]))
+        follows, conversation = screen.run, step.get("conversation") or self._conversations[0]
+        screen.clear()
+        open_runs = [r.id for r in (await self._rows())[conversation].runs if r.status in OPEN_RUN]
+        run = follows or (open_runs[-1] if open_runs else None)
+        if run is not None:
+            row = await self._row(run)
+            screen.attach(run, row["seq"] - 1, hides=0)
+            await self._stage.do(
+                "follow", client=screen.client, conversation=conversation, after=row["seq"] - 1
+            )
+
+    def _shown(self, client: str, shown: dict[str, Any]) -> None:
+        screen = self._screens[client]
+        if screen.connected:
+            screen.take(shown)
+
+    # Looking.
+
+    async def release(self) -> None:
+        """Hold no run back any more: the case has nothing further to say about when it goes on."""
+        for run in self._runs.values():
+            if run.chain and self._stage.alive and run.live is None:
+                await self._demand(run)
+
+    async def facts(self, *expects: dict[str, Any]) -> Facts:
+        """Return what can be seen now; `expects` say whose requests have to be looked at."""
+        asked: dict[str, Asked] = {}
+        for expect in expects:
+            name = expect.get("request_of")
+            if name is None and not expect.keys() & (REQUEST_KEYS | {"history_contains_partial"}):
+                continue
+            if name is None or name == "next":
+                asked["next"] = await self._next()
+            else:
+                asked[name] = await self._request(name)
+        rows = await self._rows()
+        errors, self._errors = self._errors, []
+        return Facts(
+            rows=rows,
+            names={**self._names, **self._kept_names(rows)},
+            said=dict(self._said),
+            committed=set(self._committed),
+            runs={name: list(run.chain) for name, run in self._runs.items() if run.chain},
+            refused_runs={n: r.refused for n, r in self._runs.items() if r.refused},
+            asked=asked,
+            bodies=[exchange.body for exchange in self._provider.exchanges],
+            repeated=self._repeated(),
+            executions=self._executions(),
+            screens={name: screen.text() for name, screen in self._screens.items()},
+            screen_problems=self._screen_problems(),
+            errors=errors,
+            at_the_door=self._at_the_door,
+            kept_texts=self._kept_texts(rows),
+        )
+
+    async def _next(self) -> Asked:
+        conversation = self._conversations[-1]
+        return await follow_up(self._start(), conversation, self._now_ms)
+
+    async def _request(self, name: str) -> Asked:
+        run = self._runs.get(name)
+        if run is None or run.refused is not None:
+            return Asked(error=run.refused if run is not None else "no such run")
+        if self._stage.alive and run.live is None:
+            await self._demand(run)
+        if run.exchanges:
+            return Asked(run.exchanges[-1][1])
+        row = await self._row(run.id)
+        return Asked(error=row["error_code"] or row["status"])
+
+    def _kept_names(self, rows: dict[str, Rows]) -> dict[str, str]:
+        """Name what a canceled run left for people as the case names what it would have said."""
+        found: dict[str, str] = {}
+        for run in self._runs.values():
+            for message in rows[run.conversation].tree if run.answers else ():
+                if message.run in run.chain and message.status is Status.CANCELED:
+                    name = run.answers[-1]
+                    if name not in self._names:
+                        found[name] = message.id
+        return found
+
+    def _kept_texts(self, rows: dict[str, Rows]) -> dict[str, str]:
+        return {
+            run.name: message.text
+            for run in self._runs.values()
+            for message in rows[run.conversation].tree
+            if message.run in run.chain and message.status is Status.CANCELED
+        }
+
+    def _repeated(self) -> bool:
+        bodies = [exchange.body for exchange in self._provider.exchanges]
+        again = len(bodies) - len(set(bodies))
+        return again > self._asked_again or any(n > 1 for n in self._executions().values())
+
+    def _executions(self) -> dict[str, int]:
+        found = dict(self._by_client)
+        if self._effects.exists():
+            for line in self._effects.read_text(encoding="utf-8").splitlines():
+                note = json.loads(line)
+                if note["what"] == "started":
+                    found[note["call"]] = found.get(note["call"], 0) + 1
+        return found
+
+    def _screen_problems(self) -> list[str]:
+        problems = []
+        for screen in self._screens.values():
+            problems += [f"{screen.client}: {problem}" for problem in screen.problems]
+            run = next((r for r in self._runs.values() if screen.run in r.chain), None)
+            if run is not None and run.live is not None and screen.connected:
+                said = run.live.text[screen.hides :]
+                if screen.text() != said:
+                    shown = screen.text()
+                    problems.append(f"{screen.client} shows {shown!r} where {said!r} was said")
+        return problems
+
+    # Small things.
+
+    async def _quiet(self) -> dict[str, Any]:
+        quiet: dict[str, Any] = await self._stage.do("quiet")
+        self._now_ms = quiet["now_ms"]
+        for failure in quiet["failures"]:
+            self._note(f"the engine failed: {failure}")
+        return quiet
+
+    async def _row(self, run: str) -> dict[str, Any]:
+        row: dict[str, Any] = await self._stage.do("row", run=run)
+        return row
+
+    async def _rows(self) -> dict[str, Rows]:
+        return await read_rows(self._db, self._conversations)
+
+    def _conversation_of(self, step: dict[str, Any], message: str) -> str:
+        said = self._said.get(message)
+        if said is not None:
+            return said.conversation
+        return str(step.get("conversation") or self._conversations[0])
+
+    def _note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+
+
+def _leaves_unknown(step: dict[str, Any]) -> bool:
+    """Say whether after this step nobody knows whether the provider still works.
+
+    Such a provider is one whose work does not end with the connection; with any other an attempt
+    whose connection broke is known to be over.
+    """
+    if step["op"] == "state":
+        return bool(step["to"].upper() == "UNKNOWN")
+    return bool(step["op"] == "fail" and not step.get("terminated"))
+
+
+def _fields(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message of a starting tree in one form."""
+    results = [
+        {
+            "call": result.get("call") or result.get("call_id") or result.get("tool_call_id"),
+            "content": result.get("content") or result.get("text") or "",
+            "outcome": result.get("outcome", "success"),
+        }
+        for result in (message.get("results") or ([message] if message["role"] == "tool" else []))
+    ]
+    calls = [
+        {
+            "id": call.get("id") or call["call_id"],
+            "name": call["name"],
+            "arguments": call["arguments"],
+        }
+        for call in message.get("tool_calls") or ()
+    ]
+    text = "" if results else message.get("text", message.get("content")) or ""
+    return {
+        "id": message["id"],
+        "parent": message.get("parent"),
+        "role": message["role"],
+        "text": text,
+        "calls": calls,
+        "results": results,
+        "status": message.get("status", "success"),
+    }
