@@ -25,7 +25,7 @@ from antiphon.core.blocks import (
     Trust,
     Unknown,
 )
-from antiphon.core.ids import CallId, ConversationId, MessageId
+from antiphon.core.ids import CallId, ConversationId, Digest, MessageId
 from antiphon.errors import Conflict, InvalidInput, Refused
 
 HEADER = {"kind": "export", "version": 1}
@@ -161,6 +161,30 @@ def test_what_a_tool_said_stays_as_low_as_it_was() -> None:
     found = read(lines(HEADER, CONV, line("a", None, role="tool", trust="tool")))
     (message,) = changes(found.conversations[0], ConversationId("conv_1"), {}).new
     assert message.trust is Trust.TOOL
+
+
+def test_digests_under_one_tenants_key_do_not_travel() -> None:
+    key_bound = Digest("00" * 32)
+    call = ToolCall(call_id=CallId("c"), name="dice", arguments="{}", schema_digest=key_bound)
+    result = ToolResult(call_id=CallId("c"), name="dice", arguments_digest=key_bound)
+    message = Message(
+        id=MessageId("a"),
+        conversation=ConversationId("conv_1"),
+        parent=None,
+        role=Role.ASSISTANT,
+        blocks=(call, result),
+        origin=Origin.MODEL,
+        trust=Trust.MODEL,
+    )
+    one = Archived(id=ConversationId("conv_1"), metadata={}, messages=(message,))
+    assert key_bound.encode() not in b"".join(write([one]))
+    (brought,) = changes(one, ConversationId("conv_1"), {}).new
+    assert brought.blocks == (
+        ToolCall(call_id=CallId("c"), name="dice", arguments="{}"),
+        ToolResult(call_id=CallId("c"), name="dice"),
+    )
+    again = changes(one, ConversationId("conv_1"), {message.id: message})
+    assert again.replayed == 1
 
 
 def test_a_kind_of_block_that_is_not_known_is_kept() -> None:

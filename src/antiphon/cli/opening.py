@@ -11,13 +11,14 @@ from typing import Any, Final, TypeVar
 from antiphon.core.commands import Fence
 from antiphon.core.ids import NodeId
 from antiphon.core.manifest import WireRequest
-from antiphon.engine.assembly import SQLITE, open_store
+from antiphon.engine.assembly import SQLITE, open_store, open_world
 from antiphon.engine.clock import SystemClock
 from antiphon.engine.entropy import Ids, SystemEntropy
 from antiphon.engine.lines import LineCache
 from antiphon.engine.live import Broker
 from antiphon.engine.ports import Reply
 from antiphon.engine.settings import Settings
+from antiphon.engine.startup import recover
 from antiphon.engine.tools import Function
 from antiphon.engine.world import World
 from antiphon.errors import InternalError
@@ -90,8 +91,23 @@ async def working(
         yield app
 
 
+@asynccontextmanager
+async def writing(settings: Settings) -> AsyncIterator[World]:
+    """Open the store to change it without sending anything.
+
+    What a dead process left in flight is settled first; runs that could go on are left for
+    whoever opens the store to work in it.
+
+    Raises:
+        StoreLocked: Another process has it.
+    """
+    async with open_world(settings=settings, transport=_NoTransport()) as world:
+        await recover(world)
+        yield world
+
+
 class _NoTransport:
-    """Whoever only reads sends nothing."""
+    """For those who send nothing."""
 
     async def send(
         self,
@@ -102,7 +118,7 @@ class _NoTransport:
         on_written: Callable[[], None],
     ) -> Reply:
         """Refuse."""
-        raise InternalError("A reader sends nothing.")
+        raise InternalError("This command sends nothing.")
 
     async def close(self) -> None:
         """Nothing is open."""

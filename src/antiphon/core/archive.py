@@ -28,6 +28,8 @@ from antiphon.core.blocks import (
     Origin,
     Role,
     Status,
+    ToolCall,
+    ToolResult,
     Trust,
     Unknown,
     decode_blocks,
@@ -163,7 +165,7 @@ def _written(message: Message, deleted: bool) -> _Message:
         parent_id=message.parent,
         conversation_id=message.conversation,
         role=message.role,
-        blocks=[msgspec.Raw(_encode_deterministic(block)) for block in message.blocks],
+        blocks=[msgspec.Raw(_encode_deterministic(b)) for b in portable(message.blocks)],
         status=message.status,
         error_code=message.error_code,
         origin=message.origin,
@@ -278,7 +280,7 @@ class _Reader:
             conversation=ConversationId(home.row.id),
             parent=None if value.parent_id is None else _checked_id(number, value.parent_id),
             role=value.role,
-            blocks=tuple(_block(number, raw) for raw in value.blocks),
+            blocks=portable(_block(number, raw) for raw in value.blocks),
             origin=value.origin,
             trust=value.trust,
             name=value.name,
@@ -349,12 +351,27 @@ def same_content(one: Message, other: Message) -> bool:
 
     How each came here, its status and its times are not part of what was said.
     """
-    return (one.parent, one.role, one.name, one.blocks) == (
+    return (one.parent, one.role, one.name, portable(one.blocks)) == (
         other.parent,
         other.role,
         other.name,
-        other.blocks,
+        portable(other.blocks),
     )
+
+
+def portable(blocks: Iterable[Block]) -> tuple[Block, ...]:
+    """Return `blocks` without the digests that mean something under one tenant's key only."""
+    return tuple(map(_portable, blocks))
+
+
+def _portable(block: Block) -> Block:
+    match block:
+        case ToolCall():
+            return msgspec.structs.replace(block, schema_digest=None)
+        case ToolResult():
+            return msgspec.structs.replace(block, arguments_digest=None)
+        case _:
+            return block
 
 
 # What an import changes.
@@ -471,6 +488,7 @@ def as_imported(message: Message, into: ConversationId) -> Message:
     return msgspec.structs.replace(
         message,
         conversation=into,
+        blocks=portable(message.blocks),
         origin=Origin.IMPORTED,
         trust=Trust.USER if claims_more else message.trust,
         session=None,

@@ -1,0 +1,120 @@
+"""`antiphon export`: conversations as lines of JSON, for keeping, moving and reading."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from antiphon.cli.lookup import EVERY, find
+from antiphon.cli.opening import reading, run, settings_of
+from antiphon.cli.output import config_option, db_option, json_option, note, print_json
+from antiphon.cli.view.text import count
+from antiphon.core.archive import Archived, write
+from antiphon.core.ids import LOCAL_TENANT
+from antiphon.core.records import Conversation
+from antiphon.engine.settings import Settings
+from antiphon.engine.world import World
+from antiphon.errors import InvalidInput, NotFound
+
+
+@click.command()
+@click.argument("conversations", metavar="[CONV]...", nargs=-1)
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE instead of standard output.")
+@json_option
+@db_option
+@config_option
+def command(
+    conversations: tuple[str, ...],
+    output: str | None,
+    as_json: bool,
+    db: str | None,
+    config: str | None,
+) -> None:
+    """Write conversations as JSON lines: all of them, or those named.
+
+    The first line says which format it is; then each conversation, followed by its messages, one
+    a line, parents before children: the branches not taken, canceled and failed messages and
+    deletion markers too. `antiphon import` reads it. A file is complete or not there: it gets its
+    name when it is whole.
+
+    With --json and --output, what was written is told as JSON.
+    """
+    settings = settings_of(db, config)
+    with _target(output) as file:
+        written = run(_export(settings, conversations, file))
+    told = ", ".join((count(written[0], "conversation"), count(written[1], "message")))
+    if as_json and output is not None:
+        print_json({"file": output, "conversations": written[0], "messages": written[1]})
+    else:
+        note(f"wrote {told}" + (f" to {output}" if output else ""))
+
+
+async def _export(settings: Settings, names: tuple[str, ...], file: BinaryIO) -> tuple[int, int]:
+    conversations = messages = 0
+    async with reading(settings) as world:
+        for archived in [one async for one in _archived(world, names)]:
+            for line in list(write([archived]))[conversations > 0 :]:
+                file.write(line)
+            conversations += 1
+            messages += len(archived.messages)
+        if conversations == 0:
+            file.writelines(write([]))
+    return conversations, messages
+
+
+async def _archived(world: World, names: tuple[str, ...]) -> AsyncIterator[Archived]:
+    rows = [await _conversation(world, name) for name in names]
+    if not names:
+        # Oldest first, so that two exports of a growing store begin alike.
+        rows = (await world.store.conversations(LOCAL_TENANT, limit=EVERY))[::-1]
+    for row in {row.id: row for row in rows}.values():
+        messages = await world.store.tree(row.id)
+        yield Archived(
+            id=row.id,
+            title=row.title,
+            head=row.head,
+            created_ms=row.created_ms,
+            metadata=row.metadata,
+            messages=tuple(messages),
+            deleted=row.deletions,
+        )
+
+
+async def _conversation(world: World, name: str) -> Conversation:
+    found = await find(world, name)
+    if not isinstance(found, Conversation):
+        raise NotFound("This is no conversation.", at=name)
+    return found
+
+
+@contextmanager
+def _target(output: str | None) -> Iterator[BinaryIO]:
+    """Give a file to write to, which takes its name when all is written."""
+    if output is None or output == "-":
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
+    path = Path(output)
+    try:
+        descriptor, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise InvalidInput(
+            f"The file cannot be written: {error.strerror}.", code="unwritable", at=output
+        ) from None
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        Path(part).replace(path)
+    except BaseException:
+        Path(part).unlink(missing_ok=True)
+        raise
