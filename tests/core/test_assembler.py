@@ -263,8 +263,11 @@ def test_the_setting_can_refuse_text_that_was_cut() -> None:
     assert withheld(assemble(text("The"), LENGTH, commit_truncated=False)) == "truncated_by_length"
 
 
-def test_an_id_of_an_earlier_call_of_the_line_may_not_come_again() -> None:
-    assert withheld(assemble(*call(), TOOLS, known_call_ids=["c0", "c1"])) == "duplicate_call_id"
+def test_a_call_that_comes_with_the_id_of_an_earlier_one_is_given_another() -> None:
+    reused = assemble(*call(), TOOLS, known_call_ids=["c0", "c1"])
+    assert reused.committable
+    assert "reused_call_id" in reused.diagnostics
+    assert reused.calls[0].call_id not in ("c0", "c1")
     assert assemble(*call(), TOOLS, known_call_ids=["c0"]).committable
 
 

@@ -7,7 +7,7 @@ each thing it had to map, and reads the answer back as deltas.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, Self
 
@@ -54,6 +54,10 @@ class RenderedLine(Protocol):
     @property
     def open_calls(self) -> tuple[CallId, ...]:
         """The calls that wait for their result: while there are any, nothing may be sent."""
+
+    @property
+    def call_ids(self) -> Container[str]:
+        """The ids of all calls on the line, answered or not. A view: it grows with the line."""
 
 
 class Reader(Protocol):

@@ -14,8 +14,8 @@ from antiphon.core.ids import LOCAL_TENANT, ConversationId, MessageId, Operation
 from antiphon.core.manifest import Manifest, WireRequest
 from antiphon.core.records import Attempt, Conversation, Run
 from antiphon.core.tree import line as visible
-from antiphon.engine.dispatcher import Dispatcher
 from antiphon.engine.explain import OperationTold, exact_request
+from antiphon.engine.target import Targets
 from antiphon.engine.world import World
 from antiphon.errors import DigestMismatch, InvalidInput, NotFound
 
@@ -153,7 +153,7 @@ async def planned(world: World, manifest: Manifest) -> Planned:
     deleted = await store.deletions_at(manifest.conversation, manifest.conversation_revision)
     # Its input may have failed since; it was pending when it was sent.
     line = [*visible(path[:-1], deleted), path[-1]]
-    target = await Dispatcher(world).target_of(manifest, conversation)
+    target = await Targets(world).of_manifest(manifest, conversation)
     trace = planner.plan(line, target.policy, target.tools).trace
     kept = {message.id for message in line}
     return Planned(

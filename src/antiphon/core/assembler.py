@@ -13,7 +13,7 @@ as one attempt, and what a foreign attempt sends never reaches it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, assert_never
 
@@ -90,7 +90,7 @@ class Assembler:
         tools: Mapping[str, SchemaCheck] | None = None,
         limits: Limits = DEFAULT_LIMITS,
         commit_truncated: bool = True,
-        known_call_ids: Iterable[str] = (),
+        known_call_ids: Container[str] = (),
     ) -> None:
         """Start with nothing.
 
@@ -98,12 +98,14 @@ class Assembler:
             tools: What the request declared; None judges no call by its name or schema.
             limits: Bounds; passing one fails the answer.
             commit_truncated: Whether text alone that the length limit cut is an answer.
-            known_call_ids: Ids that earlier calls of the line bear. None may come again.
+            known_call_ids: Ids that earlier calls of the line bear. A call that comes with one
+                of them is given another: servers that count from zero in every answer are
+                common, and two calls of one line may not share an id.
         """
         self._tools = tools
         self._limits = limits
         self._commit_truncated = commit_truncated
-        self._known_call_ids = frozenset(known_call_ids)
+        self._known_call_ids = known_call_ids
         self._blocks: dict[int, _Held] = {}
         self._size_bytes = 0
         self._full = False
@@ -434,11 +436,15 @@ class Assembler:
             _Uncommittable: One has no name, or an id that is not its own.
         """
         calls: list[ToolCall] = []
-        seen = set(self._known_call_ids)
+        seen: set[str] = set()
         for (block, held), text in zip(self._held_calls(), arguments, strict=True):
             if not held.name:
                 raise _malformed("A call came without the name of its tool.")
-            call_id = held.call_id or self._made_id(block)
+            call_id = held.call_id
+            if not call_id:
+                call_id = self._made_id(block, "missing_call_id")
+            elif call_id in self._known_call_ids:
+                call_id = self._made_id(block, "reused_call_id")
             if call_id in seen:
                 raise _Uncommittable(
                     "duplicate_call_id",
@@ -457,13 +463,13 @@ class Assembler:
             )
         return tuple(calls)
 
-    def _made_id(self, block: int) -> str:
-        """Return an id for a call that came without one: the same for the same answer.
+    def _made_id(self, block: int, why: str) -> str:
+        """Return an id for a call that came without one of its own: the same for the same answer.
 
-        A call without an id could never be answered. Where the line has that id already the
-        next one is taken, since servers that leave out ids tend to repeat their handles too.
+        Where the line has that id already the next one is taken, since servers that leave out
+        or repeat ids tend to repeat their handles too.
         """
-        self._notes["missing_call_id"] = None
+        self._notes[why] = None
         turn = 0
         while True:
             place = f"{self._handle or ''}\n{block}\n{turn}".encode()

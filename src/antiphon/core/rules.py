@@ -11,7 +11,8 @@ ids in a finding back into places of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
@@ -48,6 +49,17 @@ ASSISTANT_KINDS: Final = frozenset({ToolCall, Reasoning, Refusal})
 
 _is_json: Final = msgspec.json.Decoder(msgspec.Raw).decode
 _digest_of_call: Final = lru_cache(maxsize=4096)(arguments_digest)
+
+
+@dataclass(frozen=True, slots=True)
+class _CallIds:
+    """The ids of a line's calls, without copying them."""
+
+    open: Container[str]
+    answered: Container[str]
+
+    def __contains__(self, call_id: object) -> bool:
+        return call_id in self.open or call_id in self.answered
 
 
 class LineChecker:
@@ -126,6 +138,11 @@ class LineChecker:
     def open_calls(self) -> tuple[CallId, ...]:
         """The calls that wait for their result. While there are any, the run waits too."""
         return tuple(self._open)
+
+    @property
+    def call_ids(self) -> Container[str]:
+        """The ids of all calls on the line, answered or not. A view: it grows with the line."""
+        return _CallIds(self._open, self._answered)
 
     @property
     def waiting(self) -> bool:

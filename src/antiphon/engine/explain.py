@@ -8,7 +8,7 @@ from antiphon.core.blocks import Message
 from antiphon.core.ids import Digest, OperationId, RunId
 from antiphon.core.manifest import Manifest, WireRequest, manifest_digest
 from antiphon.core.records import Attempt, Call, Quarantined, Run
-from antiphon.engine.dispatcher import Dispatcher, render_manifest
+from antiphon.engine.target import Targets, render_manifest
 from antiphon.engine.world import World
 from antiphon.errors import DigestMismatch, NotFound
 
@@ -86,5 +86,5 @@ async def exact_request(
     conversation = await store.conversation(row.conversation)
     if manifest_digest(await store.tenant_key(conversation.tenant), manifest) != recorded:
         raise DigestMismatch("The manifest is not what was recorded.", at=operation)
-    target = await Dispatcher(world).target_of(manifest, conversation)
+    target = await Targets(world).of_manifest(manifest, conversation)
     return await render_manifest(world, manifest, target)

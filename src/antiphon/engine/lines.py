@@ -8,7 +8,7 @@ dispatch is kept; the next one is usually the same line and a few messages more.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -91,6 +91,11 @@ class LineCache:
             warm.pending = message.status is Status.PENDING
         warm.leaf = leaf
         return warm.line
+
+    def call_ids(self, conversation: ConversationId) -> Container[str]:
+        """Return the ids of the calls on the conversation's newest line."""
+        warm = self._warm.get(conversation)
+        return warm.line.call_ids if warm is not None else ()
 
     def forget(self, conversation: ConversationId) -> None:
         """Drop the conversation's line: the next dispatch makes it anew."""

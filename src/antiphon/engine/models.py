@@ -134,7 +134,9 @@ LOCAL_MODEL: Final = Model(
 class Models:
     """The models there are, and which of them answers when none is named."""
 
-    named: Mapping[str, Model]
+    named: Mapping[str, Model] = field(
+        default_factory=lambda: MappingProxyType({REHEARSAL: REHEARSAL_MODEL})
+    )
     passthrough: Model | None = None
     default: str = ""
 

@@ -7,143 +7,92 @@ default. `docs/settings.md` is made from this class.
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
+from inspect import cleandoc
 from pathlib import Path
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated, Any, Final, TypeAlias, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
 from antiphon.core.recovery import Resend, RetryPolicy
+from antiphon.core.wire.limits import Limits
 from antiphon.engine.models import Models, read_models, suggestion
 from antiphon.errors import InvalidInput
 
 CONFIG_FILE: Final = "antiphon.toml"
 PREFIX: Final = "ANTIPHON_"
 
-# What a number of each kind may be. A time of zero would fire before anything could happen.
-_TIME: Final = Meta(gt=0, le=366 * 86_400)
-_PAUSE: Final = Meta(ge=0, le=366 * 86_400)
-_COUNT: Final = Meta(ge=0)
-_AT_LEAST_ONE: Final = Meta(ge=1)
-_BYTES: Final = Meta(ge=256)
-
-
-def _is(sentence: str) -> Meta:
-    return Meta(description=sentence)
+Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=366 * 86_400)]
+"""A time. Zero would be over before anything could happen."""
+Pause: TypeAlias = Annotated[float, Meta(ge=0, le=366 * 86_400)]
+Count: TypeAlias = Annotated[int, Meta(ge=0)]
+Bytes: TypeAlias = Annotated[int, Meta(ge=256)]
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """All settings of one engine, checked. Made by `load`, or by hand in a test."""
+    """All settings of one engine, checked. Made by `load`, or by hand in a test.
 
-    # Where things are.
-    db: Annotated[str, _is("The database.")] = "sqlite:///antiphon.db"
-    host: Annotated[str, _is("Where the server listens; wider than loopback needs a key.")] = (
-        "127.0.0.1"
-    )
-    port: Annotated[int, Meta(ge=0, le=65535), _is("The server's port; 0 for any free one.")] = 8000
-    trust_env: Annotated[
-        bool, _is("Whether HTTP_PROXY, HTTPS_PROXY and NO_PROXY count for calls to providers.")
-    ] = False
+    Attributes:
+        db: The database.
+        trust_env: Whether HTTP_PROXY, HTTPS_PROXY and NO_PROXY count for calls to providers.
+        default_model: Who answers when no model is named; empty for the file's first model, else
+            the environment's, else `rehearsal`.
+        rehearsal_delay_s: Pause of the rehearsal model between two words, so that one sees it
+            stream.
+        connect_timeout_s: Longest wait for a connection, name and TLS included.
+        idle_timeout_s: Longest silence of a provider before the outcome is unknown; pings count
+            as life.
+        deadline_s: After this time from sending, nothing more is sent and the connection is
+            closed.
+        deadline_cap_s: While bytes arrive, the deadline moves on, but never further than this.
+        cancel_grace_s: How long a canceled call is still read for what was on its way.
+        retries: Further attempts after one that was not sent, or was refused for now.
+        retry_base_s: Longest pause before the first retry; it doubles with each.
+        retry_cap_s: Longest pause before any retry.
+        retry_after_cap_s: A provider that asks for a longer pause than this gets no retry.
+        resend_after_unknown: Whether a call of unknown outcome, once confirmed ended, is made
+            again: `never`, by the process that saw it break (`same_process`), or `always`.
+        commit_truncated: Whether text that the token limit cut is kept as the answer, marked as
+            cut; calls never are.
+        max_event_bytes: Largest single event of a stream.
+        max_arguments_bytes: Largest arguments of one tool call.
+        max_answer_bytes: Largest answer.
+        max_queued: Runs that may wait in one conversation.
+        max_model_calls: Calls to a model in one run.
+        max_tool_calls: Tool calls in one run.
+        models: The models of the file and of the environment.
+    """
 
-    # Models.
-    default_model: Annotated[
-        str,
-        _is(
-            "Who answers when no model is named; empty for the file's first, the environment's, or `rehearsal`."
-        ),
-    ] = ""
-    rehearsal_delay_s: Annotated[
-        float,
-        _PAUSE,
-        _is("Pause of the rehearsal model between two words, so that one sees it stream."),
-    ] = 0.03
+    db: str = "sqlite:///antiphon.db"
+    trust_env: bool = False
 
-    # One call to a provider.
-    connect_timeout_s: Annotated[
-        float, _TIME, _is("Longest wait for a connection, name and TLS included.")
-    ] = 10.0
-    idle_timeout_s: Annotated[
-        float,
-        _TIME,
-        _is("Longest silence of a provider before the outcome is unknown; pings count as life."),
-    ] = 300.0
-    deadline_s: Annotated[
-        float,
-        _TIME,
-        _is("After this time from sending, nothing more is sent and the connection is closed."),
-    ] = 600.0
-    deadline_cap_s: Annotated[
-        float, _TIME, _is("While bytes arrive, the deadline moves on, but never further than this.")
-    ] = 3600.0
-    cancel_grace_s: Annotated[
-        float,
-        _PAUSE,
-        _is("How long a canceled call is still read for what was on its way, before hanging up."),
-    ] = 2.0
-    retries: Annotated[
-        int, _COUNT, _is("Further attempts after one that was not sent, or was refused for now.")
-    ] = 2
-    retry_base_s: Annotated[
-        float, _PAUSE, _is("Longest pause before the first retry; doubles with each.")
-    ] = 0.5
-    retry_cap_s: Annotated[float, _PAUSE, _is("Longest pause before any retry.")] = 8.0
-    retry_after_cap_s: Annotated[
-        float, _PAUSE, _is("A provider that asks for a longer pause than this gets no retry.")
-    ] = 60.0
-    resend_after_unknown: Annotated[
-        Resend,
-        _is(
-            "Whether a call of unknown outcome, once confirmed ended, is made again: `never`, by the process that "
-            "saw it break (`same_process`), or `always`."
-        ),
-    ] = Resend.SAME_PROCESS
-    commit_truncated: Annotated[
-        bool,
-        _is(
-            "Whether text that the token limit cut is kept as the answer, marked as cut; calls never are."
-        ),
-    ] = True
+    default_model: str = ""
+    rehearsal_delay_s: Pause = 0.03
 
-    # Limits on what a provider may send.
-    max_event_bytes: Annotated[int, _BYTES, _is("Largest single event of a stream.")] = (
-        4 * 1024 * 1024
-    )
-    max_arguments_bytes: Annotated[int, _BYTES, _is("Largest arguments of one tool call.")] = (
-        1024 * 1024
-    )
-    max_answer_bytes: Annotated[int, _BYTES, _is("Largest answer.")] = 32 * 1024 * 1024
+    connect_timeout_s: Seconds = 10.0
+    idle_timeout_s: Seconds = 300.0
+    deadline_s: Seconds = 600.0
+    deadline_cap_s: Seconds = 3600.0
+    cancel_grace_s: Pause = 2.0
+    retries: Count = 2
+    retry_base_s: Pause = 0.5
+    retry_cap_s: Pause = 8.0
+    retry_after_cap_s: Pause = 60.0
+    resend_after_unknown: Resend = Resend.SAME_PROCESS
+    commit_truncated: bool = True
 
-    # Runs and tools.
-    max_queued: Annotated[int, _COUNT, _is("Runs that may wait in one conversation.")] = 16
-    max_model_calls: Annotated[
-        int, _AT_LEAST_ONE, _is("Calls to a model in one run; the last is made without tools.")
-    ] = 16
-    max_tool_calls: Annotated[int, _COUNT, _is("Tool calls in one run.")] = 64
-    max_parallel_tools: Annotated[
-        int, _AT_LEAST_ONE, _is("Tool calls of one run that are carried out at the same time.")
-    ] = 8
-    repeat_limit: Annotated[
-        int,
-        _AT_LEAST_ONE,
-        _is("Identical calls of one tool in one run; further ones are answered with an error."),
-    ] = 3
-    tool_timeout_s: Annotated[
-        float, _TIME, _is("Longest time for a tool call whose tool states none.")
-    ] = 60.0
-    max_result_bytes: Annotated[
-        int, _BYTES, _is("How much of a tool's result the model is shown; all of it is kept.")
-    ] = 64 * 1024
+    max_event_bytes: Bytes = 4 * 1024 * 1024
+    max_arguments_bytes: Bytes = 1024 * 1024
+    max_answer_bytes: Bytes = 32 * 1024 * 1024
 
-    # This process among others.
-    heartbeat_s: Annotated[float, _TIME, _is("How often a node renews its lease.")] = 1.0
-    lease_s: Annotated[float, _TIME, _is("How long a silent node keeps what it owns.")] = 4.0
+    max_queued: Count = 16
+    max_model_calls: Annotated[int, Meta(ge=1)] = 16
+    max_tool_calls: Count = 64
 
-    models: Models = msgspec.field(
-        default_factory=lambda: read_models({}, env={}, place="", default="")
-    )
-    """The models of the file and the environment; the documentation's second part."""
+    models: Models = msgspec.field(default_factory=Models)
 
     def __post_init__(self) -> None:
         """Refuse values that contradict each other.
@@ -153,10 +102,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """
         if self.deadline_cap_s < self.deadline_s:
             raise _bad("deadline_cap_s", "It must not be shorter than deadline_s.")
-        if self.lease_s <= self.heartbeat_s:
-            raise _bad(
-                "lease_s", "It must be longer than heartbeat_s, or every node loses what it owns."
-            )
 
     @property
     def retry_policy(self) -> RetryPolicy:
@@ -166,6 +111,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             base_ms=_ms(self.retry_base_s),
             cap_ms=_ms(self.retry_cap_s),
             retry_after_cap_ms=_ms(self.retry_after_cap_s),
+        )
+
+    @property
+    def limits(self) -> Limits:
+        """How much a provider may send before its answer is refused."""
+        return Limits(
+            max_event_bytes=self.max_event_bytes,
+            max_arguments_bytes=self.max_arguments_bytes,
+            max_answer_bytes=self.max_answer_bytes,
         )
 
     @classmethod
@@ -203,8 +157,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for name in KINDS:
             variable = f"{PREFIX}{name.upper()}"
             text = env.get(variable)
-            # In a cluster, a service named antiphon gives every container ANTIPHON_PORT=tcp://…
-            if text is not None and not (name == "port" and text.startswith("tcp://")):
+            if text is not None:
                 values[name] = _checked(name, text, variable, text=True)
         for name, value in (flags or {}).items():
             if value is not None:
@@ -224,8 +177,10 @@ KINDS: Final[Mapping[str, Any]] = {
 
 
 def sentence(name: str) -> str:
-    """Return what the setting `name` is, in one sentence."""
-    return str(next(meta.description for meta in KINDS[name].__metadata__ if meta.description))
+    """Return what the setting `name` is, in the words of the class."""
+    entries = re.split(r"\n {4}(?=\w+: )", cleandoc(Settings.__doc__ or ""))
+    found = next((entry for entry in entries if entry.startswith(f"{name}: ")), f"{name}: ")
+    return " ".join(found.removeprefix(f"{name}: ").split())
 
 
 def _read(config: str | Path | None) -> tuple[Path, dict[str, Any]]:

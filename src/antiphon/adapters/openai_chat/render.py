@@ -13,7 +13,7 @@ told to the manifest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Final, TypeAlias, assert_never
 
 import msgspec
@@ -99,6 +99,11 @@ class ChatLine:
     def open_calls(self) -> tuple[CallId, ...]:
         """The calls that wait for their result."""
         return self._checker.open_calls
+
+    @property
+    def call_ids(self) -> Container[str]:
+        """The ids of all calls on the line."""
+        return self._checker.call_ids
 
     def feed(self, message: Message, digest: Digest | None = None) -> None:
         """Take the next message of the line.

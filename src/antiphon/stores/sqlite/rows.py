@@ -163,6 +163,7 @@ class RunRow(NamedTuple):
             leaf=self.leaf,
             head_left=self.head_left,
             answer=self.answer,
+            dispatched=self.first_operation is not None,
             committed=self.committed,
             node=self.node,
             epoch=self.epoch,

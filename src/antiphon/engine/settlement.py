@@ -1,0 +1,290 @@
+"""What the outcome of an exchange means for the run, recorded before anything else is tried."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from antiphon.core import recovery
+from antiphon.core.assembler import Answer
+from antiphon.core.blocks import Message, Origin, Role, ToolCall, Trust
+from antiphon.core.commands import (
+    CommitAnswer,
+    ConflictAnswer,
+    End,
+    EndRun,
+    Lose,
+    NewCall,
+    Quarantine,
+    Refuse,
+    Then,
+)
+from antiphon.core.dispatch import Denied
+from antiphon.core.ids import ConversationId, MessageId, RunId
+from antiphon.core.ledger import arguments_digest, invalid_arguments, text_result, unknown_tool
+from antiphon.core.manifest import Manifest, WireRequest
+from antiphon.core.records import Attempt, Run, Runner, RunStatus
+from antiphon.engine.exchange import Answered, Broken, Outcome, Rejected, Unsent
+from antiphon.engine.live import LiveRun
+from antiphon.engine.target import Target
+from antiphon.engine.world import World
+from antiphon.errors import InternalError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """An attempt that has won its acceptance, with the bytes it may send.
+
+    `answer` is the id reserved for the message that it may commit; `resent` counts attempts
+    of this operation that followed an unknown outcome.
+    """
+
+    run: RunId
+    conversation: ConversationId
+    attempt: Attempt
+    manifest: Manifest
+    request: WireRequest
+    target: Target
+    answer: MessageId
+    resent: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Again:
+    """The attempt has ended for certain, and another one may follow after `wait_ms`."""
+
+    wait_ms: int
+    after_unknown: bool = False
+
+
+Settled: TypeAlias = Run | Again
+"""The run as it then stands, or word that its operation may be tried again."""
+
+
+class Settlement:
+    """Records outcomes. Every method may find that the run was canceled meanwhile."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    async def settle(self, accepted: Accepted, outcome: Outcome, live: LiveRun) -> Settled:
+        """Record what `outcome` means and return how the run goes on."""
+        match outcome:
+            case Answered(answer) if answer.committable:
+                return await self._commit(accepted, answer)
+            case Answered(answer) if answer.definite:
+                return await self._refused(
+                    accepted,
+                    code=answer.error or "provider_error",
+                    retryable=answer.retryable,
+                    shown=live.shown,
+                )
+            case Answered(answer):
+                return await self._unknown(accepted, answer.error or "stream_incomplete", live)
+            case Rejected(verdict) if verdict.definite:
+                return await self._refused(
+                    accepted,
+                    code=verdict.code,
+                    retryable=verdict.retryable,
+                    retry_after_ms=verdict.retry_after_ms,
+                )
+            case Rejected(verdict):
+                return await self._unknown(accepted, verdict.code, live)
+            case Unsent(code):
+                return await self._refused(accepted, code=code, retryable=True, not_sent=True)
+            case Broken(code):
+                return await self._unknown(accepted, code, live)
+
+    def lost(self, accepted: Accepted, code: str, *, shown: bool) -> Lose:
+        """Return the command that says that nobody knows any more."""
+        return Lose(
+            conversation=accepted.conversation,
+            now_ms=self._world.clock.now_ms(),
+            operation=accepted.attempt.operation,
+            generation=accepted.attempt.generation,
+            fence=self._world.fence,
+            code=code,
+            shown=shown,
+        )
+
+    async def end(self, run: RunId, conversation: ConversationId, code: str) -> Run:
+        """End a run in error and return it."""
+        done = await self._world.store.do(
+            EndRun(
+                conversation=conversation,
+                now_ms=self._world.clock.now_ms(),
+                run=run,
+                status=RunStatus.ERROR,
+                error_code=code,
+            )
+        )
+        if isinstance(done, Denied):
+            raise InternalError(f"A run could not be ended: {done.reason}.", at=run)
+        return done
+
+    async def _commit(self, accepted: Accepted, answer: Answer) -> Run:
+        world, attempt, manifest = self._world, accepted.attempt, accepted.manifest
+        now_ms = world.clock.now_ms()
+        calls = tuple(self._new_call(call, accepted.target, answer) for call in answer.calls)
+        done = await world.store.do(
+            CommitAnswer(
+                conversation=accepted.conversation,
+                now_ms=now_ms,
+                operation=attempt.operation,
+                generation=attempt.generation,
+                message=Message(
+                    id=accepted.answer,
+                    conversation=accepted.conversation,
+                    parent=manifest.base_leaf,
+                    role=Role.ASSISTANT,
+                    blocks=answer.blocks,
+                    origin=Origin.MODEL,
+                    trust=Trust.MODEL,
+                    session=manifest.session,
+                    run=accepted.run,
+                    created_ms=now_ms,
+                ),
+                calls=calls,
+                usage=answer.usage,
+                finish=answer.finish,
+                then=then_after(calls, paused=answer.paused),
+                end_code="length" if answer.truncated else None,
+            )
+        )
+        if isinstance(done, Denied):
+            return await self._too_late(accepted, answer.text, done)
+        return done
+
+    def _new_call(self, call: ToolCall, target: Target, answer: Answer) -> NewCall:
+        """Return the ledger row to be born: who runs it, and what may happen twice."""
+        function = self._world.functions.get(call.name)
+        code, text = None, ""
+        if call.name not in target.checks:
+            code, text = "unknown_tool", unknown_tool(call.name, target.checks)
+        elif call.call_id in answer.problems:
+            code, text = "invalid_arguments", invalid_arguments(answer.problems[call.call_id])
+        return NewCall(
+            call_id=call.call_id,
+            name=call.name,
+            arguments=call.arguments,
+            arguments_digest=arguments_digest(target.key, call.name, call.arguments),
+            runner=Runner.CLIENT if function is None else Runner.FUNCTION,
+            read_only=function is not None and function.read_only,
+            idempotent=function is not None and function.idempotent,
+            idempotency_key=self._world.new_id("idem_"),
+            code=code,
+            content=text_result(text) if code else (),
+        )
+
+    async def _too_late(self, accepted: Accepted, text: str, denied: Denied) -> Run:
+        """A whole answer that may not land: canceled meanwhile, or its base has moved."""
+        world, attempt = self._world, accepted.attempt
+        now_ms = world.clock.now_ms()
+        run = await world.store.run(accepted.conversation, accepted.run)
+        if not run.open:
+            await world.store.do(
+                Quarantine(
+                    conversation=accepted.conversation,
+                    now_ms=now_ms,
+                    operation=attempt.operation,
+                    generation=attempt.generation,
+                    reason=f"late: {denied.reason}",
+                    data=text,
+                )
+            )
+            return run
+        conflict = await world.store.do(
+            ConflictAnswer(
+                conversation=accepted.conversation,
+                now_ms=now_ms,
+                operation=attempt.operation,
+                generation=attempt.generation,
+                data=text,
+            )
+        )
+        if isinstance(conflict, Denied):
+            # Nobody else has this attempt, and its base has not moved: a promise is broken.
+            await world.store.do(self.lost(accepted, "commit_refused", shown=True))
+            raise InternalError(f"The store refused a commit: {denied.reason}.", at=run.id)
+        return await self.end(accepted.run, accepted.conversation, "commit_conflict")
+
+    async def _refused(
+        self,
+        accepted: Accepted,
+        *,
+        code: str,
+        retryable: bool,
+        retry_after_ms: int | None = None,
+        shown: bool = False,
+        not_sent: bool = False,
+    ) -> Settled:
+        world, attempt = self._world, accepted.attempt
+        done = await world.store.do(
+            Refuse(
+                conversation=accepted.conversation,
+                now_ms=world.clock.now_ms(),
+                operation=attempt.operation,
+                generation=attempt.generation,
+                fence=world.fence,
+                code=code,
+                not_sent=not_sent,
+                shown=shown,
+            )
+        )
+        if isinstance(done, Denied):
+            return await world.store.run(accepted.conversation, accepted.run)
+        wait_ms = recovery.backoff_ms(
+            world.settings.retry_policy,
+            made=attempt.number,
+            fraction=world.entropy.fraction(),
+            retry_after_ms=retry_after_ms,
+        )
+        if retryable and wait_ms is not None:
+            return Again(wait_ms=wait_ms)
+        return await self.end(accepted.run, accepted.conversation, code)
+
+    async def _unknown(self, accepted: Accepted, code: str, live: LiveRun) -> Settled:
+        """Record that nobody knows, then do what the profile's ladder allows at once."""
+        world, adapter = self._world, accepted.target.adapter
+        lost = await world.store.do(self.lost(accepted, code, shown=live.shown))
+        if isinstance(lost, Denied):
+            if live.shown:
+                return await self._too_late(accepted, live.text(), lost)
+            return await world.store.run(accepted.conversation, accepted.run)
+        witness = recovery.Witness(closed=True, saw_cut=True)
+        action = recovery.next_action(
+            lost,
+            adapter.recovery,
+            witness,
+            now_ms=world.clock.now_ms(),
+            closing_ends=adapter.closing_ends,
+        )
+        if not isinstance(action, recovery.ConfirmEnded):
+            return await world.store.run(accepted.conversation, accepted.run)
+        ended = await world.store.do(
+            End(
+                conversation=accepted.conversation,
+                now_ms=world.clock.now_ms(),
+                operation=lost.operation,
+                generation=lost.generation,
+                proof=action.proof,
+            )
+        )
+        if isinstance(ended, Denied):
+            return await world.store.run(accepted.conversation, accepted.run)
+        may = recovery.may_resend(
+            world.settings.resend_after_unknown, witness, resent=accepted.resent
+        )
+        if may and lost.number <= world.settings.retries:
+            return Again(wait_ms=0, after_unknown=True)
+        return await self.end(accepted.run, accepted.conversation, "outcome_unknown")
+
+
+def then_after(calls: tuple[NewCall, ...], *, paused: bool) -> Then:
+    """Return what becomes of a run whose answer asks for `calls`."""
+    if not calls:
+        return Then.CONTINUE if paused else Then.FINISH
+    open_ones = [call for call in calls if call.code is None]
+    if open_ones and all(call.runner is Runner.CLIENT for call in open_ones):
+        return Then.WAIT
+    return Then.CONTINUE

@@ -1,0 +1,148 @@
+"""What a run talks to, and its requests rendered again from what is stored."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from antiphon.adapters import registry
+from antiphon.adapters.base import Adapter
+from antiphon.core.blocks import Status
+from antiphon.core.ids import Digest
+from antiphon.core.manifest import (
+    Manifest,
+    Policy,
+    ToolDeclaration,
+    WireRequest,
+    stored_digest,
+)
+from antiphon.core.records import Conversation, Run
+from antiphon.core.schemas import SchemaCheck, compile_schema
+from antiphon.core.tree import line as visible
+from antiphon.engine.world import World
+from antiphon.errors import DigestMismatch
+
+_decode_policy = msgspec.json.Decoder(Policy).decode
+_decode_tools = msgspec.json.Decoder(tuple[ToolDeclaration, ...]).decode
+
+KEPT = 1_024
+"""Targets that are remembered; a policy or a toolset never changes under its digest."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """The adapter, and everything that shapes a run's requests beside its history.
+
+    `new_content` is what is not stored yet and has to be before a manifest names it.
+    """
+
+    adapter: Adapter
+    key: bytes
+    policy: Policy
+    policy_digest: Digest
+    tools: tuple[ToolDeclaration, ...]
+    toolset_digest: Digest
+    checks: Mapping[str, SchemaCheck]
+    new_content: tuple[tuple[Digest, bytes], ...] = ()
+
+    def without_tools(self) -> Target:
+        """Return the target for a last answer, in which the model may call nothing.
+
+        Declarations stay: some providers refuse tool history without them.
+        """
+        if not self.tools:
+            return self
+        policy = msgspec.structs.replace(self.policy, tool_choice="none")
+        digest, stored = stored_digest(self.key, policy)
+        return replace(self, policy=policy, policy_digest=digest, new_content=((digest, stored),))
+
+
+class Targets:
+    """Finds targets by their digests, and remembers them."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._known: dict[tuple[bytes, Digest, Digest], Target] = {}
+
+    async def of_run(self, run: Run, conversation: Conversation) -> Target:
+        """Return what `run` talks to.
+
+        Raises:
+            InvalidInput: Its dialect is not spoken by this release.
+        """
+        return await self._find(conversation, run.options.policy_digest, run.options.toolset_digest)
+
+    async def of_manifest(self, manifest: Manifest, conversation: Conversation) -> Target:
+        """Return what a manifest was made for."""
+        return await self._find(conversation, manifest.policy_digest, manifest.toolset_digest)
+
+    async def _find(
+        self, conversation: Conversation, policy_digest: Digest, toolset_digest: Digest
+    ) -> Target:
+        store = self._world.store
+        key = await store.tenant_key(conversation.tenant)
+        known = self._known.get((key, policy_digest, toolset_digest))
+        if known is not None:
+            return known
+        policy = _decode_policy(await store.content(conversation.tenant, policy_digest))
+        tools = _decode_tools(await store.content(conversation.tenant, toolset_digest))
+        target = Target(
+            adapter=registry.get(policy.profile, policy.facts),
+            key=key,
+            policy=policy,
+            policy_digest=policy_digest,
+            tools=tools,
+            toolset_digest=toolset_digest,
+            checks=await _compiled(tools),
+        )
+        if len(self._known) >= KEPT:
+            self._known.clear()
+        self._known[key, policy_digest, toolset_digest] = target
+        return target
+
+
+async def _compiled(tools: tuple[ToolDeclaration, ...]) -> Mapping[str, SchemaCheck]:
+    """Return the argument checks of a toolset, compiled off the event loop."""
+    checks = {tool.name: compile_schema(tool.parameters) for tool in tools}
+    for check in checks.values():
+        # The first question loads the schema library and compiles.
+        await asyncio.to_thread(check.problem, "{}")
+    return checks
+
+
+async def render_manifest(world: World, manifest: Manifest, target: Target) -> WireRequest:
+    """Render the request of a manifest again, from the tree and the stored content.
+
+    Raises:
+        DigestMismatch: What comes out does not hash to the manifest's request digest, or the
+            adapter is another one. It must not be sent, and it is not what was sent.
+    """
+    adapter = target.adapter
+    if adapter.digest != manifest.adapter_digest:
+        raise DigestMismatch(
+            f"Rendered by {manifest.adapter} version {manifest.adapter_version}; "
+            f"this is {adapter.name} version {adapter.version}.",
+            code="adapter_mismatch",
+            at=manifest.operation,
+        )
+    store = world.store
+    path = await store.path(manifest.conversation, manifest.base_leaf)
+    deleted = await store.deletions_at(manifest.conversation, manifest.conversation_revision)
+    # Its input may have failed since; it was pending when it was sent.
+    if path[-1].status is not Status.SUCCESS:
+        path[-1] = msgspec.structs.replace(path[-1], status=Status.PENDING)
+    line = adapter.line(
+        target.policy, target.tools, key=target.key, conversation=manifest.conversation
+    )
+    for message in visible(path, deleted):
+        line.feed(message)
+    rendering = line.finish()
+    if rendering.request_digest != manifest.request_digest:
+        raise DigestMismatch(
+            "The request does not render to the bytes that were recorded.",
+            at=manifest.operation,
+        )
+    return rendering.request
