@@ -294,6 +294,7 @@ async def test_loop_asks_for_its_tool_again_until_none_is_offered(client: Client
             id="two results for one call",
         ),
         pytest.param([user("x"), called("a")], id="a call at the end"),
+        pytest.param([user("x"), called("a"), user("y")], id="a call forgotten"),
     ],
 )
 async def test_an_illegal_order_is_refused_as_openai_refuses_it(

