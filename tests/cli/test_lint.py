@@ -1,0 +1,379 @@
+"""`antiphon lint`: the verdict, its reason and place, for people and for programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon.cli import run
+from antiphon.core.findings import GRAPH_CODES, PROFILE_CODES
+
+DATA = Path(__file__).parent.parent / "data"
+CHAT_CASES = [
+    path.stem
+    for path in sorted((DATA / "cases").glob("A-*.json"))
+    if json.loads(path.read_text(encoding="utf-8"))["provider"] in ("openai-chat", "any")
+]
+X = {"role": "user", "content": "x"}
+CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+ASKS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
+ORPHAN = {"model": "m", "messages": [X, {"role": "tool", "tool_call_id": "c1", "content": "1"}]}
+
+
+@pytest.fixture
+def lint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Lint a value, or the bytes of a file, and return exit code, output and notes."""
+
+    def call(value: Any, *options: str) -> tuple[int, str, str]:
+        file = tmp_path / "request.json"
+        file.write_bytes(value if isinstance(value, bytes) else json.dumps(value).encode())
+        code = run(["lint", *options, str(file)])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def case(name: str) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((DATA / "cases" / f"{name}.json").read_text(encoding="utf-8"))
+    return read
+
+
+def document(read: dict[str, Any]) -> dict[str, Any]:
+    """The combined document of a case, made as its README says."""
+    given = read["given"]
+    options = {k: v for k, v in given.get("request", {}).items() if k != "model_profile"}
+    return {
+        "from": "openai-chat",
+        "request": {**options, "messages": given["messages"]},
+        "graph": given.get("graph"),
+        "target": given.get("target"),
+        "model_profile": given.get("request", {}).get("model_profile"),
+        "stored": None,
+    }
+
+
+@pytest.mark.req("M34", "M39", "M81", "M88")
+@pytest.mark.parametrize("name", CHAT_CASES)
+def test_a_recorded_request_is_judged_as_it_stands(lint: Any, name: str) -> None:
+    expect = case(name)["expect"]
+    code, out, _ = lint(document(case(name)), "--json", "--from", "openai-chat")
+    told = json.loads(out)
+    if expect["verdict"] == "accept":
+        assert (code, told) == (0, {"verdict": "accept", "findings": []})
+        return
+    assert (code, told["verdict"]) == (3, "reject")
+    first = told["findings"][0]
+    assert first["code"] == expect["reason"]
+    assert first["at"] == expect.get("at", first["at"])
+    assert first.get("call_ids") == expect.get("call_ids", first.get("call_ids"))
+
+
+@pytest.mark.parametrize("name", [n for n in CHAT_CASES if case(n)["given"].get("graph")])
+def test_the_graph_of_a_case_is_legal_where_it_can_be_mapped(lint: Any, name: str) -> None:
+    whole = {**document(case(name)), "request": None}
+    assert lint(whole, "--json")[0] == 0
+    assert lint(case(name)["given"]["graph"], "--json")[0] == 0
+
+
+def test_a_request_is_recognised_and_accepted_in_one_line(lint: Any) -> None:
+    code, out, err = lint({"model": "m", "messages": [X]})
+    assert code == 0
+    assert out.startswith("accept  ")
+    assert "openai-chat request, 1 messages" in out
+    assert err == ""
+
+
+@pytest.mark.req("M91")
+def test_a_refusal_shows_the_place_the_rule_and_the_remedy(lint: Any, tmp_path: Path) -> None:
+    code, out, err = lint(json.dumps(ORPHAN, indent=1).encode())
+    assert code == 3
+    assert "orphan_tool_result at messages[1]" in out
+    lines = out.splitlines()
+    marked = next(n for n, text in enumerate(lines) if text.rstrip().endswith("^"))
+    assert lines[marked - 1].endswith("  {"), "the mark stands below the message's brace"
+    assert lines[marked].index("^") == lines[marked - 1].index("{")
+    assert '"role": "tool"' in lines[marked + 1]
+    assert any(text.startswith("  rule  A tool result answers a call") for text in lines)
+    assert any(text.startswith("  fix   Keep or drop") for text in lines)
+    assert "docs/reason-codes.md" in err
+
+
+def test_a_body_of_one_long_line_is_shown_around_the_place(lint: Any) -> None:
+    long = {"messages": [{"role": "user", "content": "y" * 5000}, *ORPHAN["messages"][1:], X]}
+    code, out, _ = lint(long)
+    assert code == 3
+    shown, mark = next(
+        (a, b)
+        for a, b in zip(out.splitlines(), out.splitlines()[1:], strict=False)
+        if b.endswith("^")
+    )
+    assert len(shown) < 120
+    assert shown[mark.index("^") :].startswith('{"role": "tool"')
+
+
+def test_every_finding_is_told_in_order(lint: Any) -> None:
+    request = {"messages": [{"role": "robot"}, *ORPHAN["messages"][1:], ASKS]}
+    told = json.loads(lint(request, "--json")[1])
+    assert [(f["code"], f["at"]) for f in told["findings"]] == [
+        ("role_unsupported", "messages[0]"),
+        ("result_before_call", "messages[1]"),
+    ]
+    assert all(f["code"] in GRAPH_CODES + PROFILE_CODES for f in told["findings"])
+
+
+def test_a_note_is_shown_and_refuses_nothing(lint: Any) -> None:
+    call = {**CALL, "id": "c" * 41}
+    result = {"role": "tool", "tool_call_id": "c" * 41, "content": "1"}
+    request = {"messages": [X, {**ASKS, "tool_calls": [call]}, result]}
+    code, out, _ = lint(request, "--json")
+    assert code == 0
+    assert [f.get("severity") for f in json.loads(out)["findings"]] == ["note"]
+
+
+def test_what_is_legal_and_not_ours_to_send_is_accepted_and_told(lint: Any) -> None:
+    request = {"messages": [X, {"role": "function", "name": "f", "content": "1"}]}
+    code, out, err = lint(request)
+    assert (code, out[:6]) == (0, "accept")
+    assert "messages[1] is legal" in err
+
+
+def test_what_no_message_can_be_read_from_is_not_called_empty(lint: Any) -> None:
+    told = json.loads(lint({"messages": [5]}, "--json")[1])
+    assert [f["code"] for f in told["findings"]] == ["malformed_item"]
+
+
+@pytest.mark.req("M47")
+def test_an_empty_history_is_refused(lint: Any) -> None:
+    assert (
+        json.loads(lint({"messages": []}, "--json")[1])["findings"][0]["code"] == "empty_sequence"
+    )
+
+
+# What cannot be read at all.
+
+
+@pytest.mark.parametrize(
+    ("data", "code", "at"),
+    [
+        (b"", "empty_input", "request.json"),
+        (b" \n", "empty_input", "request.json"),
+        (b'{"messages": [\n  {"role" "user"}]}', "invalid_json", "request.json:2:11"),
+        (b'{"messages": []', "invalid_json", "request.json:1:16"),
+        (b'{"messages": [NaN]}', "invalid_json", "request.json"),
+        (b'{"messages": "\xff\xfe"}', "invalid_utf8", "request.json"),
+        (b'{"messages": [{"role": "user", "content": "\\ud83d"}]}', "invalid_unicode", "messages[0].content"),
+        (b'{"a":' * 5000 + b"1" + b"}" * 5000, "too_deep", "request.json"),
+        (b"[" * 5000 + b"]" * 5000, "too_deep", "request.json"),
+        (b'"hi"', "wrong_shape", "request.json"),
+        (b"5", "wrong_shape", "request.json"),
+        (b'{"hello": "world"}', "unrecognised", None),
+        (b'{"messages": {}}', "wrong_shape", "messages"),
+        (b'{"request": null, "graph": null}', "wrong_shape", "request.json"),
+        (b'{"request": {"messages": []}, "model_profile": {"colour": 1}}', "unknown_fact", "model_profile.colour"),
+        (b'{"request": []}', "wrong_shape", "request"),
+        (b'{"nodes": 5}', "wrong_shape", "graph"),
+        (b'[{"role": "user"}]', "wrong_shape", "graph[0]"),
+        (b'[{"role": "robot", "kind": "text", "text": "x"}]', "wrong_shape", "graph[0]"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_read_is_one_clear_error(
+    lint: Any, data: bytes, code: str, at: str | None
+) -> None:
+    exit_code, out, err = lint(data)
+    assert (exit_code, out) == (2, "")
+    assert err.startswith(f"error[{code}]")
+    assert len(err.splitlines()) == 1
+    told = json.loads(lint(data, "--json")[1])["error"]
+    assert told["code"] == code
+    assert told["retryable"] is False
+    assert told["at"] == at or told["at"].endswith(str(at))
+
+
+def test_a_body_too_large_to_be_a_request_is_refused_before_it_is_parsed(
+    lint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("antiphon.cli.documents.MAX_BYTES", 100)
+    code, _, err = lint({"messages": [{"role": "user", "content": "x" * 200}]})
+    assert code == 2
+    assert "error[too_large]" in err
+
+
+def test_a_missing_file_a_folder_and_no_file_are_errors_of_use(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for arguments in (["lint", str(tmp_path / "no.json")], ["lint", str(tmp_path)], ["lint"]):
+        assert run(arguments) == 2
+        assert capsys.readouterr().err.startswith("error[")
+
+
+def test_standard_input_is_a_file_called_minus(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stdin = io.TextIOWrapper(io.BytesIO(json.dumps(ORPHAN).encode()))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert run(["lint", "--json", "-"]) == 3
+    assert json.loads(capsys.readouterr().out)["verdict"] == "reject"
+
+
+def test_a_byte_order_mark_is_no_part_of_the_request(lint: Any) -> None:
+    assert lint(b"\xef\xbb\xbf" + json.dumps({"messages": [X]}).encode())[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("request_", "dialect"),
+    [
+        ({"contents": []}, "gemini"),
+        ({"input": "hi"}, "openai-responses"),
+        ({"input": "hi", "system_instruction": "x"}, "gemini-interactions"),
+        ({"system": "x", "messages": [X]}, "anthropic"),
+        ({"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]}]}, "anthropic"),
+        ({"messages": [{"role": "user", "content": [{"text": "hi"}]}]}, "bedrock"),
+    ],
+)  # fmt: skip
+def test_a_dialect_that_is_not_spoken_yet_is_recognised_and_named(
+    lint: Any, request_: dict[str, Any], dialect: str
+) -> None:
+    code, _, err = lint(request_)
+    assert code == 2
+    assert err.startswith(f"error[profile_unavailable] at {dialect}:")
+
+
+# Our own graph.
+
+
+def block(block_id: str, role: str, kind: str, /, **fields: Any) -> dict[str, Any]:
+    return {"id": block_id, "role": role, "kind": kind, **fields}
+
+
+@pytest.mark.req("M5", "M36", "M38")
+@pytest.mark.parametrize(
+    ("graph", "code", "at"),
+    [
+        ([], "empty_sequence", "messages"),
+        ([block("q", "user", "hologram")], "unknown_block_kind", "q"),
+        ([block("r", "tool", "tool_result", call_id="c")], "orphan_tool_result", "r"),
+        (
+            [
+                block("t", "assistant", "text", text="I look."),
+                block("c", "assistant", "tool_call", call_id="c", name="f", arguments='{"a'),
+                block("r", "tool", "tool_result", call_id="c", name="f"),
+            ],
+            "unclosed_arguments",
+            "c",
+        ),
+        (
+            [
+                block("c", "assistant", "tool_call", call_id="c", name="f", generation=1),
+                block("r", "tool", "tool_result", call_id="c", generation=2),
+            ],
+            "generation_mismatch",
+            "r",
+        ),
+        ([block("u", "user", "text", text="x", status="canceled")], "uncommitted_block", "u"),
+        ([block("s", "system", "text", text="x", trust="retrieved")], "trust_violation", "s"),
+    ],
+)
+def test_a_flat_graph_is_judged_by_its_own_ids(
+    lint: Any, graph: list[Any], code: str, at: str
+) -> None:
+    exit_code, out, _ = lint(graph, "--json")
+    assert exit_code == 3
+    first = json.loads(out)["findings"][0]
+    assert (first["code"], first["at"]) == (code, at)
+
+
+def node(name: str, parent: str | None, /, **fields: Any) -> dict[str, Any]:
+    text = {"id": f"{name}-b", "kind": "text", "text": "x"}
+    return {"id": name, "parent": parent, "role": "user", "blocks": [text], **fields}
+
+
+@pytest.mark.req("M127")
+@pytest.mark.parametrize(
+    ("nodes", "active", "code", "at"),
+    [
+        ([node("a", None), node("b", "a")], ["a", "z"], "dangling_leaf", "z"),
+        ([node("a", "z"), node("b", "a")], None, "missing_parent", "z"),
+        ([node("a", "b"), node("b", "a")], ["b"], "cycle", "b"),
+        ([node("a", None, conversation="other"), node("b", "a")], None, "foreign_parent", "a"),
+        ([], None, "empty_sequence", "messages"),
+    ],
+)
+def test_a_broken_tree_is_refused_and_never_walked_in_part(
+    lint: Any, nodes: list[Any], active: list[str] | None, code: str, at: str
+) -> None:
+    exit_code, out, _ = lint({"nodes": nodes, "activePath": active}, "--json")
+    assert exit_code == 3
+    first = json.loads(out)["findings"][0]
+    assert (first["code"], first["at"]) == (code, at)
+
+
+@pytest.mark.req("M126")
+def test_only_the_line_of_the_leaf_is_judged(lint: Any) -> None:
+    odd = {"blocks": [{"id": "odd", "kind": "hologram"}]}
+    nodes = [node("a", None), node("b", "a"), node("c", "a", **odd)]
+    assert lint({"nodes": nodes, "activePath": ["a", "b"]}, "--json")[0] == 0
+    assert lint({"nodes": nodes, "activePath": ["a", "c"]}, "--json")[0] == 3
+    assert lint({"nodes": nodes}, "--json")[0] == 2
+
+
+def test_the_common_graph_is_legal_for_every_profile_that_is_spoken(lint: Any) -> None:
+    graph = (DATA / "fixtures" / "render" / "graph.json").read_bytes()
+    assert lint(graph)[0] == 0
+    assert lint(graph, "--profile", "openai-chat")[0] == 0
+    assert lint(graph, "--profile", "llamacpp")[0] == 0
+
+
+def test_a_request_may_be_judged_for_another_profile_by_what_cannot_be_mapped(lint: Any) -> None:
+    request = {"messages": [{"role": "developer", "content": "Ring a bell."}, X]}
+    assert lint(request, "--from", "llamacpp", "--json")[0] == 3
+    assert lint(request, "--profile", "llamacpp", "--json")[0] == 0
+
+
+# The frame.
+
+
+def test_lint_loads_neither_network_nor_database(tmp_path: Path) -> None:
+    file = tmp_path / "request.json"
+    file.write_text(json.dumps(ORPHAN))
+    program = (
+        "import sys; from antiphon.cli import run; code = run(['lint', '--json', sys.argv[1]]);"
+        "heavy = {'aiohttp', 'sqlite3', 'asyncio', 'jsonschema', 'ssl'} & set(sys.modules);"
+        "sys.exit(code if not heavy else repr(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, file], capture_output=True, timeout=60)
+    assert done.returncode == 3, done.stderr.decode()
+
+
+def test_help_and_version_need_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([]) == 0
+    assert "lint" in capsys.readouterr().out
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("antiphon 0.")
+    assert run(["lint", "--help"]) == 0
+    assert "Exit code 0: it may be sent" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_word_that_is_no_command_is_told_with_the_nearest_that_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["lnit"]) == 2
+    assert "Did you mean lint?" in capsys.readouterr().err
+    assert run(["--json", "lint"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "usage"
+
+
+def test_a_fault_of_our_own_is_exit_1_and_says_so(
+    lint: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("antiphon.cli.lint.judge", lambda *_, **__: 1 / 0)
+    code, _, err = lint({"messages": [X]})
+    assert code == 1
+    assert "error[internal_error]" in err.splitlines()[-1]
+    assert "ZeroDivisionError" in err

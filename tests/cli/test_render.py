@@ -1,0 +1,124 @@
+"""`antiphon render`: the exact bytes on standard output, and nothing else there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon.cli import run
+from tests.cli.test_lint import ASKS, ORPHAN, X, case, document
+from tests.golden import requests as golden
+
+GRAPH = Path(__file__).parent.parent / "data" / "fixtures" / "render" / "graph.json"
+
+
+@pytest.fixture
+def render(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Any:
+    """Render a value and return exit code, standard output and standard error."""
+
+    def call(value: Any, *options: str) -> tuple[int, bytes, str]:
+        file = tmp_path / "in.json"
+        file.write_bytes(value if isinstance(value, bytes) else json.dumps(value).encode())
+        profile = () if "--profile" in options else ("--profile", "openai-chat")
+        code = run(["render", *profile, *options, str(file)])
+        out, err = capfdbinary.readouterr()
+        return code, out, err.decode()
+
+    return call
+
+
+@pytest.mark.req("M2", "M51")
+def test_standard_output_is_the_body_to_the_byte(render: Any) -> None:
+    code, out, err = render({"model": "m", "stream": True, "messages": [X]})
+    assert code == 0
+    assert out == (
+        b'{"model":"m","stream":true,"stream_options":{"include_usage":true},"store":false,'
+        b'"messages":[{"role":"user","content":"x"}]}'
+    )
+    assert err == ""
+
+
+@pytest.mark.req("M20", "M42")
+@pytest.mark.parametrize(("name", "roles"), [("A-008", 3), ("A-011", 2), ("A-012", 1)])
+def test_the_graph_of_a_case_is_rendered_and_what_was_mapped_is_told(
+    render: Any, name: str, roles: int
+) -> None:
+    code, out, err = render(document(case(name)))
+    assert code == 0
+    messages = json.loads(out)["messages"]
+    assert len(messages) == roles
+    assert "mapped " in err
+    expected = case(name)["expect"].get("rendered")
+    assert expected is None or messages == expected
+
+
+@pytest.mark.req("M88")
+def test_what_may_not_be_sent_is_not_printed(render: Any) -> None:
+    code, out, err = render(ORPHAN)
+    assert (code, out) == (3, b"")
+    assert err.startswith("error[orphan_tool_result] at messages[1]:")
+    assert render({"messages": [5]})[:2] == (3, b"")
+
+
+def test_a_refusal_is_json_where_json_was_asked_for(render: Any) -> None:
+    code, out, _ = render(ORPHAN, "--json")
+    told = json.loads(out)["error"]
+    assert (code, told["code"], told["at"]) == (3, "orphan_tool_result", "messages[1]")
+    assert [f["code"] for f in told["findings"]] == ["orphan_tool_result"]
+
+
+def test_what_cannot_be_carried_is_refused_and_not_dropped(render: Any) -> None:
+    custom = {"id": "a", "type": "custom", "custom": {"name": "f", "input": "x"}}
+    result = {"role": "tool", "tool_call_id": "a", "content": "1"}
+    code, out, err = render({"messages": [X, {**ASKS, "tool_calls": [custom]}, result]})
+    assert (code, out) == (2, b"")
+    assert err.startswith("error[unsupported_parameter] at messages[1].tool_calls[0]:")
+
+
+def test_the_common_graph_brings_its_tools_and_options(render: Any) -> None:
+    code, out, err = render(GRAPH.read_bytes(), "--model", "gpt-6-astra")
+    assert code == 0
+    body = json.loads(out)
+    _, recorded = golden.load(golden.HERE / "openai-chat" / "travel_desk")
+    wanted = json.loads(recorded)
+    for declared in wanted["tools"]:
+        del declared["function"]["strict"]  # the file does not say so
+    wanted["messages"][0]["role"] = "system"  # without the fact that its model wants developer
+    assert body == wanted
+    assert err == ""
+
+
+def test_the_address_decides_how_a_server_is_spoken_to(render: Any) -> None:
+    request = {"model": "m", "max_tokens": 9, "messages": [X]}
+    assert json.loads(render(request)[1])["max_completion_tokens"] == 9
+    elsewhere = json.loads(render(request, "--base-url", "http://127.0.0.1:8080/v1")[1])
+    assert elsewhere["max_tokens"] == 9
+    assert "store" not in elsewhere
+
+
+def test_json_shows_the_whole_request_with_its_digests(render: Any) -> None:
+    _, body, _ = render({"model": "m", "messages": [X]})
+    code, out, _ = render({"model": "m", "messages": [X]}, "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert told["body"].encode() == body
+    assert told["method"] == "POST"
+    assert told["url"] == "https://api.openai.com/v1/chat/completions"
+    assert len(told["request_digest"]) == len(told["sequence_digest"]) == 64
+    assert told["mappings"] == []
+
+
+def test_a_body_without_a_model_says_that_it_lacks_one(render: Any) -> None:
+    code, out, err = render({"messages": [X]})
+    assert (code, json.loads(out)["model"]) == (0, "unnamed-model")
+    assert "--model" in err
+
+
+@pytest.mark.parametrize("profile", ["anthropic", "gemini", "bedrock"])
+def test_a_profile_that_is_not_spoken_yet_is_said_to_be(render: Any, profile: str) -> None:
+    code, out, err = render({"messages": [X]}, "--profile", profile)
+    assert (code, out) == (2, b"")
+    assert err.startswith(f"error[profile_unavailable] at {profile}:")
