@@ -1,0 +1,53 @@
+"""What the documents show runs as it stands."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+EXAMPLES = [
+    pytest.param(code, id=f"{page.name}-{number}")
+    for page in PAGES
+    for number, code in enumerate(BLOCK.findall(page.read_text("utf-8")), 1)
+]
+
+
+@pytest.mark.parametrize("code", EXAMPLES)
+def test_an_example_runs_on_an_empty_folder(code: str, tmp_path: Path) -> None:
+    program = tmp_path / "example.py"
+    program.write_text(code, "utf-8")
+    environment = {
+        "PATH": os.environ["PATH"],
+        "ANTIPHON_REHEARSAL_DELAY_S": "0",
+        "PYTHONWARNINGS": "error::RuntimeWarning",
+    }
+    done = subprocess.run(
+        [sys.executable, program.name],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def test_every_link_of_a_page_leads_somewhere() -> None:
+    pages = [*PAGES, ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md"]
+    broken = [
+        f"{page.name}: {target}"
+        for page in pages
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text("utf-8"))
+        if not (page.parent / target).exists()
+    ]
+    assert broken == []
