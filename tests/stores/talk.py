@@ -54,7 +54,6 @@ from antiphon.stores.base import Store
 
 T = TypeVar("T")
 START_MS = 1_700_000_000_000
-NODE = NodeId("node_a")
 DEADLINE_MS = 600_000
 
 
@@ -73,18 +72,18 @@ class Talk:
     """One conversation in one store, seen from one node."""
 
     store: Store
-    fence: Fence = field(default_factory=lambda: Fence(node=NODE, epoch=1))
-    conversation: ConversationId = ConversationId("conv_1")
-    session: SessionId = SessionId("sess_1")
+    fence: Fence
+    conversation: ConversationId
+    session: SessionId
     now_ms: int = START_MS
     key: bytes = b""
     _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     @classmethod
     async def begin(cls, store: Store, name: str = "conv_1") -> Talk:
-        """A new conversation, and a node that has joined."""
-        talk = cls(store, conversation=ConversationId(name), session=SessionId(f"sess_of_{name}"))
-        talk.fence = await store.join(NODE, None, START_MS)
+        """A new conversation, and a node of its own that has joined."""
+        fence = await store.join(NodeId(f"node_of_{name}"), None, START_MS)
+        talk = cls(store, fence, ConversationId(name), SessionId(f"sess_of_{name}"))
         await talk.do(CreateConversation(**talk.head(), tenant=LOCAL_TENANT, session=talk.session))
         talk.key = await store.tenant_key(LOCAL_TENANT)
         return talk

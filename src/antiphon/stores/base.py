@@ -76,6 +76,9 @@ class Store(Protocol):
     async def message(self, conversation: ConversationId, message: MessageId) -> Message:
         """Return one message with its status. Raises `NotFound`."""
 
+    async def has_message(self, tenant: TenantId, message: MessageId) -> bool:
+        """Return whether any conversation of the tenant holds a message of this id."""
+
     async def path(
         self,
         conversation: ConversationId,

@@ -46,3 +46,37 @@ class FileLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def holder(database: Path) -> str | None:
+    """Return the process that has the database, or None. Makes no file and keeps no lock.
+
+    The process id is looked at first, so that whoever starts at this very moment is in nobody's
+    way.
+    """
+    path = database.with_name(database.name + ".lock")
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    name = ""
+    try:
+        name = os.read(descriptor, 32).decode("ascii", "replace").strip()
+        if name.isdigit() and not _lives(int(name)):
+            return None
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return name or "unknown"
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _lives(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # it is somebody else's
+    return True

@@ -171,6 +171,16 @@ def message(db: sqlite3.Connection, conversation: ConversationId, message: Messa
     return found[0]
 
 
+def has_message(db: sqlite3.Connection, tenant: TenantId, message: MessageId) -> bool:
+    """Return whether any conversation of the tenant holds a message of this id."""
+    row = db.execute(
+        """SELECT EXISTS (SELECT 1 FROM conversation AS c
+        CROSS JOIN message AS m ON m.place >> 32 = c.number AND m.id = ? WHERE c.tenant = ?)""",
+        (message, tenant),
+    ).fetchone()
+    return bool(row[0])
+
+
 def tree(db: sqlite3.Connection, conversation: ConversationId) -> list[Message]:
     """Return every message."""
     at = number(db, conversation)

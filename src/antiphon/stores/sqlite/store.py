@@ -167,6 +167,10 @@ class SqliteStore:
         """Return one message with its status. Raises `NotFound`."""
         return await self._readers.read(lambda db: reads.message(db, conversation, message))
 
+    async def has_message(self, tenant: TenantId, message: MessageId) -> bool:
+        """Return whether any conversation of the tenant holds a message of this id."""
+        return await self._readers.read(lambda db: reads.has_message(db, tenant, message))
+
     async def path(
         self,
         conversation: ConversationId,

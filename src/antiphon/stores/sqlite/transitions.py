@@ -25,7 +25,13 @@ from antiphon.core.dispatch import (
 )
 from antiphon.core.ids import Digest, NodeId, RunId
 from antiphon.errors import InternalError
-from antiphon.stores.sqlite.conditions import CONDITIONS, CONVERSATION_EFFECTS, update
+from antiphon.stores.sqlite.conditions import (
+    CONDITIONS,
+    CONVERSATION_EFFECTS,
+    insert_first,
+    insert_next,
+    update,
+)
 from antiphon.stores.sqlite.rows import AttemptRow, pack, unpack
 from antiphon.stores.sqlite.transaction import Transaction
 
@@ -132,17 +138,24 @@ def _move_conversation(tx: Transaction, attempt: AttemptRow, row: Row) -> None:
         )
 
 
-def why_not_prepared(tx: Transaction, run: int, claim: Claim) -> Denied:
-    """Return the condition that forbids a first attempt for the run at this place."""
+def begin(tx: Transaction, manifest: int, run: int, claim: Claim) -> Denied | None:
+    """Row 1: make the first attempt under a manifest that has just been written."""
+    (row,) = ROWS[Event.PREPARE]
+    parameters = {"manifest": manifest, "now_ms": claim.now_ms, "line_legal": claim.line_legal}
+    if tx.execute(insert_first(row), parameters):
+        return None
     found = tx.one(f"SELECT r.ended_ms IS NULL, ({_IDLE}) FROM run AS r WHERE r.place = ?", (run,))
     assert found is not None
-    answer = step(
-        Facts(run_open=bool(found[0]), run_idle=bool(found[1]), line_legal=claim.line_legal),
-        Event.PREPARE,
-    )
-    if isinstance(answer, Denied):
-        return answer
-    raise InternalError("The store refused what the table allows.", code="table_mismatch")
+    known = Facts(run_open=bool(found[0]), run_idle=bool(found[1]), line_legal=claim.line_legal)
+    return _denied(step(known, Event.PREPARE), Event.PREPARE, None)
+
+
+def again(tx: Transaction, attempt: AttemptRow, claim: Claim) -> Denied | None:
+    """Row 15: add the next attempt; the failed one stays as it is."""
+    (row,) = ROWS[Event.RETRY]
+    if tx.execute(insert_next(row), claim.parameters(attempt)):
+        return None
+    return why_not(tx, attempt, Event.RETRY, claim)
 
 
 def why_not(tx: Transaction, attempt: AttemptRow, event: Event, claim: Claim) -> Denied:
@@ -153,13 +166,16 @@ def why_not(tx: Transaction, attempt: AttemptRow, event: Event, claim: Claim) ->
     """
     if not rows_for(State(attempt.state), event):
         return Denied("state")
-    answer = step(facts(tx, attempt, claim), event)
+    return _denied(step(facts(tx, attempt, claim), event), event, attempt)
+
+
+def _denied(answer: Row | Denied, event: Event, attempt: AttemptRow | None) -> Denied:
     if isinstance(answer, Denied):
         return answer
     raise InternalError(
-        f"The store refused {event} from {attempt.state}, which the table allows.",
+        f"The store refused {event}, which the table allows.",
         code="table_mismatch",
-        at=attempt.operation,
+        at=attempt.operation if attempt else None,
     )
 
 

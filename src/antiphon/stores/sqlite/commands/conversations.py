@@ -66,11 +66,10 @@ def add_messages(tx: Transaction, command: AddMessages) -> Conversation | Denied
     added: list[MessageId] = []
     later = {message.id for message in command.messages}
     for message in command.messages:
-        if message.parent is not None and message.parent in later:
-            raise Refused("A parent comes before its children.", code="cycle", at=message.id)
         later.discard(message.id)
         stored = tx.message(c, message.id)
         if stored is None:
+            _no_circle(tx, c, message, later | {message.id})
             insert_message(tx, c, message)
             added.append(message.id)
         elif not same_message(tx, c, stored, message):
@@ -84,6 +83,13 @@ def add_messages(tx: Transaction, command: AddMessages) -> Conversation | Denied
     if events:
         tx.tell(command, c.number, *events)
     return tx.conversation_record(command.conversation)
+
+
+def _no_circle(
+    tx: Transaction, c: ConversationRow, message: Message, later: set[MessageId]
+) -> None:
+    if message.parent in later and tx.message_place(c.number, message.parent) is None:
+        raise Refused("A parent comes before its children.", code="cycle", at=message.id)
 
 
 def _advance(tx: Transaction, c: ConversationRow, now_ms: int) -> None:

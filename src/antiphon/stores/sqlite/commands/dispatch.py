@@ -24,19 +24,10 @@ from antiphon.core.events import DispatchChanged, DurableEvent, RunChanged, With
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import Attempt, RunStatus
 from antiphon.errors import InternalError, NotFound
-from antiphon.stores.sqlite.conditions import insert_first, insert_next
 from antiphon.stores.sqlite.places import conversation_of
 from antiphon.stores.sqlite.rows import AttemptRow, ConversationRow, encode_json, pack
 from antiphon.stores.sqlite.transaction import Transaction
-from antiphon.stores.sqlite.transitions import (
-    ROWS,
-    Claim,
-    Moved,
-    facts,
-    move,
-    why_not,
-    why_not_prepared,
-)
+from antiphon.stores.sqlite.transitions import Claim, Moved, again, begin, facts, move
 
 
 def prepare(tx: Transaction, command: Prepare) -> Attempt | Denied:
@@ -49,11 +40,9 @@ def prepare(tx: Transaction, command: Prepare) -> Attempt | Denied:
     if c.slot != run.id:
         return Denied("slot")
     at = _insert_manifest(tx, c, run.place, command)
-    claim = Claim(now_ms=command.now_ms, line_legal=True)
-    (row,) = ROWS[Event.PREPARE]
-    parameters = {"manifest": at, "now_ms": claim.now_ms, "line_legal": claim.line_legal}
-    if not tx.execute(insert_first(row), parameters):
-        return why_not_prepared(tx, run.place, claim)
+    denied = begin(tx, at, run.place, Claim(now_ms=command.now_ms, line_legal=True))
+    if denied is not None:
+        return denied
     tx.execute(
         """UPDATE run SET answer = ?, operation = ?,
           first_operation = coalesce(first_operation, ?) WHERE place = ?""",
@@ -252,9 +241,9 @@ def retry(tx: Transaction, command: Retry) -> Attempt | Denied:
     """Row 15: the failed attempt stays as it is, and the next one stands beside it."""
     attempt = tx.attempt(command.conversation, command.operation)
     claim = Claim(now_ms=command.now_ms, attempts_allowed=command.attempts_allowed)
-    (row,) = ROWS[Event.RETRY]
-    if not tx.execute(insert_next(row), claim.parameters(attempt)):
-        return why_not(tx, attempt, Event.RETRY, claim)
+    denied = again(tx, attempt, claim)
+    if denied is not None:
+        return denied
     events = give_status(tx, attempt, RunStatus.PENDING)
     tx.tell(command, conversation_of(attempt.manifest), *events)
     return tx.attempt(command.conversation, command.operation).record()
