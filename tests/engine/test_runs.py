@@ -68,6 +68,21 @@ async def test_what_a_function_raises_is_a_result_that_the_model_can_read(db: Pa
         assert "no such account" in str(provider.messages()[-1]["content"])
 
 
+async def test_a_function_that_does_not_answer_is_closed_with_its_fate_unknown(db: Path) -> None:
+    async def stuck() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    provider = ScriptedProvider(asks(("c1", "stuck", "{}")), says("It hangs."))
+    function = Function(name="stuck", run=stuck, read_only=True, timeout_s=0.01)
+    async with app_on(db, provider, functions=[function]) as app:
+        chat = await app.create()
+        run = await chat.send("Go")
+        assert (await run.result()).text == "It hangs."
+        (call,) = (await run.explain()).calls
+        assert (call.state, call.code, call.attempt) == (CallState.ERROR, "timeout_unknown", 1)
+
+
 @pytest.mark.req("M36", "M72")
 @pytest.mark.parametrize(
     ("name", "arguments", "code"),

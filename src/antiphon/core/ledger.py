@@ -50,6 +50,14 @@ def invalid_arguments(problem: str) -> str:
     return f"The arguments do not fit the tool's schema: {problem}. Nothing was run."
 
 
+def timed_out(seconds: float) -> str:
+    """Return what the model is told when a tool did not answer in its time."""
+    return (
+        f"No answer within {seconds:g} s. It may have taken effect all the same; "
+        "do not assume either way."
+    )
+
+
 def result_of(call: Call) -> ToolResult:
     """Return the result block of a closed call, bound to the call it answers.
 

@@ -7,24 +7,24 @@ stands there and the loop what comes next, so it can be killed anywhere and begu
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Final, assert_never
 
-from antiphon.core import loop
+from antiphon.core import loop, recovery
 from antiphon.core.blocks import Message
 from antiphon.core.commands import (
     ClaimRun,
     EndRun,
     FinishCall,
-    LoseCall,
     PlaceResults,
     PlaceRun,
     StartCall,
     WaitRun,
 )
-from antiphon.core.dispatch import Denied
+from antiphon.core.dispatch import Denied, State
 from antiphon.core.ids import ConversationId, MessageId, RunId
-from antiphon.core.ledger import text_result
+from antiphon.core.ledger import text_result, timed_out
 from antiphon.core.placement import CannotPlace, PlaceAt, StayQueued, place
 from antiphon.core.records import (
     OPEN_RUN,
@@ -39,6 +39,7 @@ from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
 from antiphon.engine.control import Control
 from antiphon.engine.dispatcher import Dispatcher
+from antiphon.engine.startup import settle_unknown
 from antiphon.engine.tools import execute
 from antiphon.engine.world import World
 from antiphon.errors import InternalError
@@ -60,11 +61,13 @@ class Worker:
         dispatcher: Dispatcher,
         conversation: ConversationId,
         strays: set[asyncio.Task[None]],
+        kick: Callable[[], None],
     ) -> None:
         self._world = world
         self._dispatcher = dispatcher
         self._conversation = conversation
         self._strays = strays
+        self._kick = kick
         self._controls: dict[RunId, Control] = {}
 
     async def work(self) -> None:
@@ -113,6 +116,8 @@ class Worker:
         runs = await store.runs(self._conversation, OPEN_RUN)
         if conversation.slot is not None:
             held = next((run for run in runs if run.id == conversation.slot), None)
+            if held is not None and held.status is RunStatus.UNKNOWN:
+                await self._await_deadline(held)
             return await self._claimed(held) if held else None
         for run in runs:
             if run.status is RunStatus.WAITING and await self._answered(run):
@@ -125,6 +130,22 @@ class Worker:
                 if placed is not None:
                     return placed
         return None
+
+    async def _await_deadline(self, run: Run) -> None:
+        """Come back when the run's attempt can be settled; settle it if its time has passed.
+
+        Raises:
+            _Moved: It was settled.
+        """
+        operations = await self._world.store.operations(run.conversation, run.id)
+        attempt = (await self._world.store.attempts(operations[-1]))[-1]
+        if attempt.state is not State.UNKNOWN:
+            return
+        wait_ms = attempt.deadline_ms - self._world.clock.now_ms()
+        if wait_ms > 0:
+            self._world.clock.call_later(wait_ms / 1000, self._kick)
+        elif isinstance(await settle_unknown(self._world, attempt), recovery.ConfirmEnded):
+            raise _Moved
 
     async def _claimed(self, run: Run) -> Run | None:
         if not loop.may_go_on(run):
@@ -279,14 +300,9 @@ class Worker:
             async with asyncio.timeout(function.timeout_s):
                 text = await execute(function, call)
         except TimeoutError:
-            await world.store.do(
-                LoseCall(
-                    conversation=run.conversation,
-                    now_ms=world.clock.now_ms(),
-                    run=run.id,
-                    call_id=call.call_id,
-                )
-            )
+            # Nobody can be asked whether it took effect, so the model is told just that.
+            text = timed_out(function.timeout_s)
+            await self._finish(started, CallState.ERROR, text, code="timeout_unknown")
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
             problem = f"{type(error).__name__}: {error}"
             await self._finish(started, CallState.ERROR, problem, code="exception")
