@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from antiphon.core.blocks import Message, Role
-from antiphon.core.ids import ConversationId, Digest, MessageId, RunId
+from antiphon.core.ids import CallId, ConversationId, Digest, MessageId, RunId
 from antiphon.core.placement import CannotPlace, PlaceAt, StayQueued, place, refuses_new_text
 from antiphon.core.records import Run, RunKind, RunOptions, RunStatus
 from tests.core.test_tree import TALK, call, node, result
@@ -84,7 +84,7 @@ def test_what_was_queued_waits_while_another_run_owes_results_to_the_line(
 ) -> None:
     waiting = run("run_w", RunStatus.WAITING)
     placed = place(run(parent=parent), of_run(ASKED, "run_w"), [waiting])
-    assert placed == StayQueued(("c1",))
+    assert placed == StayQueued((CallId("c1"),))
 
 
 def test_calls_that_nobody_will_close_are_stepped_over() -> None:

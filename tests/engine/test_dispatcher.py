@@ -8,12 +8,13 @@ import pytest
 
 from antiphon.core.blocks import Audio, Refusal
 from antiphon.core.dispatch import State
+from antiphon.core.events import Preview
 from antiphon.core.records import RunStatus
 from antiphon.core.recovery import Resend
 from antiphon.engine.ports import Cut, NotSent
 from antiphon.engine.settings import Settings
 from antiphon.errors import OutcomeUnknown, ProviderFailed, RunCanceled
-from antiphon.library import Committed, Ended, Preview, Unknown, Withdrawn
+from antiphon.library import Committed, Ended, Unknown, Withdrawn
 from tests.support.engines import app_on, talk
 from tests.support.provider import DONE, Hold, ScriptedProvider, Status, Step, chunk, says
 

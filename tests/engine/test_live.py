@@ -127,7 +127,7 @@ async def test_many_readers_share_one_text_and_leave_nothing_behind(db: Path) ->
         assert texts == {"".join(f"w{n} " for n in range(50))}
         broker = app.engine.world.broker
         await app.engine.idle(chat.id)
-        assert broker._topics == {} and broker._live == {}
+        assert (broker._topics, broker._live) == ({}, {})
 
 
 async def test_a_failure_of_the_worker_is_told_to_those_who_wait(db: Path) -> None:

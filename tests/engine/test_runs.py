@@ -9,15 +9,17 @@ import pytest
 
 from antiphon.core.blocks import Role, Text, ToolResult
 from antiphon.core.commands import StartKey
+from antiphon.core.events import Preview
 from antiphon.core.ids import Digest, MessageId
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import CallState, RunStatus
 from antiphon.engine.engine import Ask, Output
+from antiphon.engine.ports import NotSent
 from antiphon.engine.tools import Function
 from antiphon.errors import Conflict, InvalidInput, NotFound, ProviderFailed, Refused
-from antiphon.library import CallsWaiting, Committed, Ended, Preview
+from antiphon.library import CallsWaiting, Committed, Ended
 from tests.support.engines import app_on, talk
-from tests.support.provider import Hold, NotSent, ScriptedProvider, asks, chunk, says
+from tests.support.provider import Hold, ScriptedProvider, asks, chunk, says
 
 WEATHER = Ask(tools=(ToolDeclaration(name="weather"),))
 
@@ -396,13 +398,14 @@ async def test_bad_input_is_refused_with_a_code_and_changes_nothing(db: Path) ->
             await chat.send("")
         with pytest.raises(InvalidInput) as long_id:
             await chat.send("Hello", message="x" * 65)
-        with pytest.raises(NotFound):
+        with pytest.raises(Refused) as parent:
             await chat.send("Hello", parent=MessageId("msg_nowhere"))
         with pytest.raises(NotFound) as model:
             await chat.send("Hello", ask=Ask(model="gpt-unheard-of"))
         assert empty.value.code == "empty_content"
         assert long_id.value.code == "bad_message_id"
         assert model.value.code == "model_not_found"
+        assert parent.value.code == "missing_parent"
         assert foreign.revision == (await chat.row()).revision == 0
 
 
