@@ -87,7 +87,7 @@ def check_scenarios(pool: ProcessPoolExecutor, *, trace: bool) -> tuple[bool, in
         found = outcome.found
         states, transitions = states + found.states, transitions + found.transitions
         taken |= found.rows
-        verdict = f"BROKEN: {found.breach.number} {found.breach.what}" if found.breach else "holds"
+        verdict = f"BROKEN: {found.breach}" if found.breach else "holds"
         say(
             "scenario",
             outcome.name,
@@ -116,7 +116,7 @@ def check_mutants(pool: ProcessPoolExecutor, *, trace: bool) -> tuple[bool, int]
         found = outcome.found
         states += found.states
         if found.breach:
-            verdict = f"caught: {found.breach.number} {found.breach.what}"
+            verdict = f"caught: {found.breach}"
         else:
             verdict, good = f"SURVIVED in {mutant.scenario}", False
         say("mutant", outcome.name, f"{verdict}  ({found.states:,} states)")

@@ -102,7 +102,7 @@ class Explorer(Generic[W]):
                     targets.append(target)
             place += 1
         stuck = self._stuck(worlds, sources, targets)
-        breach = Breach("stuck", "no way on from here") if stuck is not None else None
+        breach = Breach("stuck", "stuck: no way on from here") if stuck is not None else None
         if breach is None or not self._wanted(breach):
             return Found(states=len(worlds), transitions=transitions)
         return Found(

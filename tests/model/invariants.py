@@ -1,4 +1,4 @@
-"""DESIGN section 3, as far as the model reaches: what must hold in every world and at every effect.
+"""The invariants of the contract, as far as the model reaches: what must hold in every world and at every effect.
 
 These functions see both the store's rows and what the checker alone knows. They say what is
 wrong, never how the table prevents it.

@@ -35,7 +35,7 @@ SCENARIOS: Final[dict[str, Setting]] = {
     ),
     "under the key": Setting(
         profile=frozenset({"key"}),
-        weather=frozenset({"refuse"}),
+        weather=frozenset({"refuse", "unreachable"}),
         budget=Budget(expiries=1),
     ),
     "under the key, after a crash": Setting(
@@ -96,7 +96,7 @@ SCENARIOS: Final[dict[str, Setting]] = {
     "one branch waits, no slot": Setting(
         runs=(Spec(parent="root", tool="client"), Spec(parent="root")),
         attempts=1,
-        rules=NO_SLOT,
+        rules=replace(NO_SLOT, deadlines=False),
     ),
     "next message": Setting(
         runs=(Spec(tool="client"), Spec()),

@@ -153,10 +153,13 @@ class World(NamedTuple):
 
 
 class Breach(NamedTuple):
-    """A broken invariant: its number in DESIGN section 3 (or a word) and what happened."""
+    """A broken invariant: its number in the contract's list, or a word where it has none, and what happened."""
 
     number: str
     what: str
+
+    def __str__(self) -> str:
+        return f"{self.number} {self.what}" if self.number.isdigit() else self.what
 
 
 class Move(NamedTuple):
