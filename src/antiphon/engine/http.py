@@ -79,6 +79,8 @@ class HttpTransport:
         import aiohttp  # noqa: F401  # here, so that no request waits for it with the loop blocked
 
         self._hosts = dict(hosts or {})
+        self._addresses: dict[str, Address] = {}
+        self._connector: aiohttp.TCPConnector | None = None
         self._trust_env = trust_env
         self._keepalive_s = keepalive_s
         self._session: aiohttp.ClientSession | None = None
@@ -149,11 +151,16 @@ class HttpTransport:
         if own is None:
             return
         try:
-            await own.address()
+            address = await own.address()
         except OSError as exc:
-            raise NotSent(
-                "connect", f"{host} could not be started: {exc.strerror or exc}"
-            ) from None
+            message = f"{host} could not be started: {exc.strerror or exc}"
+        else:
+            if self._addresses.get(host) != address:  # started, or started anew on another port
+                self._addresses[host] = address
+                if self._connector is not None:
+                    self._connector.clear_dns_cache()
+            return
+        raise NotSent("connect", message)
 
     def _open(self) -> aiohttp.ClientSession:
         """Return the client, made at the first request because it belongs to a running loop."""
@@ -162,12 +169,13 @@ class HttpTransport:
         if self._session is None:
             trace = aiohttp.TraceConfig()
             trace.on_request_headers_sent.append(_headers_leave)
+            self._connector = aiohttp.TCPConnector(
+                limit=0,  # how many run at once is decided where runs are claimed
+                keepalive_timeout=self._keepalive_s,
+                resolver=cast("AbstractResolver", _Resolver(self._addresses)),
+            )
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0,  # how many run at once is decided where runs are claimed
-                    keepalive_timeout=self._keepalive_s,
-                    resolver=cast("AbstractResolver", _Resolver(self._hosts)),
-                ),
+                connector=self._connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 skip_auto_headers=("content-type",),
                 headers={"user-agent": "antiphon"},
@@ -378,19 +386,18 @@ async def _slices(chunks: tuple[bytes, ...]) -> AsyncIterator[bytes | memoryview
 class _Resolver:
     """Names of our own servers first, then the system's."""
 
-    def __init__(self, hosts: Mapping[str, OwnServer]) -> None:
+    def __init__(self, own: Mapping[str, Address]) -> None:
         from aiohttp import DefaultResolver
 
-        self._hosts = hosts
+        self._own = own
         self._system = DefaultResolver()
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
-        own = self._hosts.get(host)
-        if own is None:
+        if host not in self._own:
             return await self._system.resolve(host, port, family)
-        address, own_port = await own.address()
+        address, own_port = self._own[host]
         return [
             {
                 "hostname": host,

@@ -74,6 +74,16 @@ class LocalServer:
                 await self._start()
             return "127.0.0.1", self._port
 
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, while there is one."""
+        return self._process.pid if self._process is not None else None
+
+    async def gone(self) -> None:
+        """Return once the child has ended by itself, or at once where there is none."""
+        if self._process is not None:
+            await self._process.wait()
+
     async def close(self) -> None:
         """End the child; returns once it is gone."""
         process, self._process = self._process, None
