@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from antiphon.core.commands import Fence
@@ -24,6 +25,7 @@ from antiphon.engine.world import World
 from antiphon.errors import InternalError
 from antiphon.library import Antiphon
 from antiphon.library import open as open_library
+from antiphon.stores.sqlite.lock import holder
 
 T = TypeVar("T")
 
@@ -50,6 +52,11 @@ def settings_of(db: str | None, config: str | None, **flags: object) -> Settings
 def place_of(settings: Settings) -> str:
     """Return where the data lies, as a person would write it."""
     return settings.db.removeprefix(SQLITE)
+
+
+def holder_of(settings: Settings) -> str | None:
+    """Return the process that has the database open, or None."""
+    return holder(Path(place_of(settings)))
 
 
 @asynccontextmanager

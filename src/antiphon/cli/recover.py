@@ -1,0 +1,252 @@
+"""`antiphon recover`: what nobody knows the outcome of, and what may safely be done about it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import click
+
+from antiphon.adapters import registry
+from antiphon.cli.opening import holder_of, reading, run, settings_of, writing
+from antiphon.cli.output import config_option, db_option, json_option, note, print_json
+from antiphon.cli.view.run import explained
+from antiphon.cli.view.text import Ink, count, harmless, lasted, one_line, table
+from antiphon.core import recovery
+from antiphon.core.dispatch import ACTIVE, State
+from antiphon.core.records import Attempt, Call, CallState, Run
+from antiphon.engine.settings import Settings
+from antiphon.engine.world import World
+from antiphon.errors import OutcomeUnknown
+
+
+@click.command()
+@click.option(
+    "--settle",
+    is_flag=True,
+    help="Do what is safe, as every start does: nothing is sent, and nothing sent again.",
+)
+@json_option
+@db_option
+@config_option
+def command(settle: bool, as_json: bool, db: str | None, config: str | None) -> int:
+    """List the dispatches whose outcome nobody knows, how long for, and what may be done.
+
+    A dispatch is in flight, or unknown: it may have been carried out. What a process left behind
+    when it died is settled by the next one that opens the database; --settle does it now.
+    Without it the database is only read.
+
+    The exit code is 5 while something is left unknown, else 0.
+    """
+    settings = settings_of(db, config)
+    found = run(_settle(settings) if settle else _look(settings))
+    if as_json:
+        print_json(
+            {
+                "held_by": found.held_by,
+                "dispatches": [_as_json(one) for one in found.dispatches],
+                "calls": [_call_as_json(call) for call in found.calls],
+                "settled": [
+                    {"operation": one.attempt.operation, "run": row.id, "status": row.status}
+                    for one, row in found.settled
+                ],
+            }
+        )
+    else:
+        _print(found, Ink())
+    return OutcomeUnknown.exit_code if found.unknown else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dispatch:
+    """An attempt that nobody knows the outcome of, and the next safe thing to do."""
+
+    attempt: Attempt
+    age_ms: int
+    action: recovery.NextAction | None
+
+    @property
+    def next(self) -> str:
+        """What may be done, in words."""
+        match self.action:
+            case None:
+                return "wait: a process is at work on it"
+            case recovery.ConfirmEnded(proof):
+                return f"settle it (antiphon recover --settle, or any start): {proof}"
+            case recovery.WaitUntil(at_ms):
+                return f"wait until {_clock(at_ms)}, or cancel the run: nothing is proven before"
+            case recovery.QueryHandle():
+                return "ask the provider by its handle"
+            case recovery.ReplayRequest():
+                return "send the same bytes again under the same key"
+            case recovery.AskOperator():
+                return "only a person can say; the run can be canceled"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """All that is open."""
+
+    held_by: str | None
+    dispatches: tuple[Dispatch, ...]
+    calls: tuple[Call, ...]
+    settled: tuple[tuple[Dispatch, Run], ...] = ()
+
+    @property
+    def unknown(self) -> bool:
+        """Whether there is anything whose outcome may stay unknown."""
+        at_work = self.held_by is not None
+        return bool(self.calls) or any(
+            one.attempt.state is State.UNKNOWN or not at_work for one in self.dispatches
+        )
+
+
+async def _look(settings: Settings) -> Found:
+    held_by = holder_of(settings)
+    async with reading(settings) as world:
+        return await _found(world, held_by)
+
+
+async def _settle(settings: Settings) -> Found:
+    async with reading(settings) as world:
+        before = await _found(world, None)
+    async with writing(settings) as world:
+        after = await _found(world, None)
+        left = {one.attempt.operation for one in after.dispatches}
+        settled = [
+            (one, await world.store.find_run(one.attempt.run))
+            for one in before.dispatches
+            if one.attempt.operation not in left
+        ]
+    return Found(
+        held_by=None,
+        dispatches=after.dispatches,
+        calls=after.calls,
+        settled=tuple(settled),
+    )
+
+
+async def _found(world: World, held_by: str | None) -> Found:
+    now_ms = world.clock.now_ms()
+    dispatches = []
+    for attempt in await world.store.attempts_in(ACTIVE):
+        since = attempt.ended_ms or attempt.written_ms or attempt.accepted_ms or now_ms
+        action = await _action(world, attempt, held_by, now_ms)
+        dispatches.append(Dispatch(attempt=attempt, age_ms=max(0, now_ms - since), action=action))
+    calls = [
+        call
+        for row in await world.store.open_runs()
+        for call in await world.store.calls(row.conversation, row.id)
+        if call.state is CallState.UNKNOWN
+    ]
+    return Found(held_by=held_by, dispatches=tuple(dispatches), calls=tuple(calls))
+
+
+async def _action(
+    world: World, attempt: Attempt, held_by: str | None, now_ms: int
+) -> recovery.NextAction | None:
+    """Return what its owner, or the next process, may do with an attempt."""
+    if attempt.state is not State.UNKNOWN and held_by is not None:
+        return None
+    manifest, _ = await world.store.manifest(attempt.operation)
+    adapter = registry.by_name(manifest.adapter)
+    return recovery.next_action(
+        _as_unknown(attempt),
+        adapter.recovery,
+        # Who opens a database that nobody has is the successor of whoever had it: that one is
+        # dead, and holds no connection.
+        recovery.Witness(closed=held_by is None),
+        now_ms=now_ms,
+        closing_ends=adapter.closing_ends,
+    )
+
+
+def _as_unknown(attempt: Attempt) -> Attempt:
+    """Return what becomes of an attempt in flight first, when its process has died."""
+    from msgspec.structs import replace
+
+    return replace(attempt, state=State.UNKNOWN)
+
+
+_WORDS: Final = {
+    State.DISPATCHING: "accepted; a byte may have left",
+    State.SENT: "sent; no answer has begun",
+    State.STREAMING: "the answer had begun",
+}
+
+
+def _known(attempt: Attempt) -> str:
+    words = [_WORDS.get(attempt.state) or explained(attempt.error_code)]
+    if attempt.written_ms is not None:
+        words.append(f"sent at {_clock(attempt.written_ms)}")
+    if attempt.handle is not None:
+        words.append(f"handle {harmless(attempt.handle)}")
+    words.append(f"deadline {_clock(attempt.deadline_ms)}")
+    return "; ".join(words)
+
+
+def _clock(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000).astimezone().strftime("%H:%M:%S")
+
+
+def _print(found: Found, ink: Ink) -> None:
+    for one, settled in found.settled:
+        click.echo(f"{ink(one.attempt.operation, 'bold')}  {ink('settled', 'good')}")
+        end = "goes on when the database is opened to work in" if settled.open else "has ended"
+        click.echo(f"  {settled.id} {end}: {explained(settled.error_code or settled.status)}")
+    for one in found.dispatches:
+        attempt = one.attempt
+        click.echo(
+            f"{ink(attempt.operation, 'bold')}  {ink(attempt.state, 'warn')} "
+            f"for {lasted(one.age_ms)}"
+        )
+        rows = [
+            ("run", f"{attempt.run} of {attempt.conversation}"),
+            ("attempt", f"{attempt.number}, generation {attempt.generation}"),
+            ("known", _known(attempt)),
+            ("next", one.next),
+        ]
+        for row in table(rows):
+            click.echo(f"  {row}")
+    for call in found.calls:
+        click.echo(f"{ink(call.call_id, 'bold')}  tool call {ink('UNKNOWN', 'warn')}")
+        rows = [
+            ("run", f"{call.run} of {call.conversation}"),
+            ("asked", one_line(f"{call.name} {call.arguments}")),
+            ("next", "find out whether it took effect and bring its result, or cancel the run"),
+        ]
+        for row in table(rows):
+            click.echo(f"  {row}")
+    if found.held_by is not None:
+        note(f"Process {found.held_by} has this database open.")
+    left = len(found.dispatches) + len(found.calls)
+    note(f"{count(left, 'outcome')} unknown or open." if left else "Nothing is left unknown.")
+
+
+def _as_json(one: Dispatch) -> dict[str, object]:
+    attempt = one.attempt
+    return {
+        "operation": attempt.operation,
+        "conversation": attempt.conversation,
+        "run": attempt.run,
+        "attempt": attempt.number,
+        "generation": attempt.generation,
+        "state": attempt.state,
+        "code": attempt.error_code,
+        "handle": attempt.handle,
+        "age_ms": one.age_ms,
+        "deadline_ms": attempt.deadline_ms,
+        "next": one.next,
+    }
+
+
+def _call_as_json(call: Call) -> dict[str, object]:
+    return {
+        "call": call.call_id,
+        "conversation": call.conversation,
+        "run": call.run,
+        "name": call.name,
+        "arguments": call.arguments,
+        "attempt": call.attempt,
+    }
