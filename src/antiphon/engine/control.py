@@ -27,14 +27,14 @@ class Control:
         self._grace_s = grace_s
         self._wake.set()
         if self._exchange is not None:
-            self._exchange.watchdog.cancel(grace_s)
+            self._exchange.cancel(grace_s)
 
     @contextmanager
     def over(self, exchange: Exchange) -> Iterator[None]:
         """Let a cancel reach `exchange` while it is on the wire."""
         self._exchange = exchange
         if self.canceled:
-            exchange.watchdog.cancel(self._grace_s)
+            exchange.cancel(self._grace_s)
         try:
             yield
         finally:

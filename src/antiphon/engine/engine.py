@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import msgspec
@@ -56,7 +57,7 @@ from antiphon.engine.live import StreamItem
 from antiphon.engine.runs import Worker
 from antiphon.engine.startup import recover
 from antiphon.engine.world import World
-from antiphon.errors import Conflict, InvalidInput, Refused
+from antiphon.errors import Conflict, InvalidInput, NotFound, Refused
 
 R = TypeVar("R")
 
@@ -123,7 +124,11 @@ class Engine:
 
     async def _work(self, conversation: ConversationId) -> None:
         worker = self._workers[conversation] = Worker(
-            self.world, self._dispatcher, conversation, self._strays
+            self.world,
+            self._dispatcher,
+            conversation,
+            self._strays,
+            partial(self.kick, conversation),
         )
         while True:
             self._again.discard(conversation)
@@ -213,11 +218,12 @@ class Engine:
             Conflict: The id is taken by other content, the key by another body, the queue is
                 full, or calls on this line wait for their results (`missing_tool_result`).
             InvalidInput: Empty content, or a malformed id.
-            NotFound: Unknown conversation, parent or model.
+            NotFound: Unknown conversation or model; `missing_parent`, or `foreign_parent` for a
+                message of another conversation.
         """
         row = await self.world.store.conversation(conversation)
         if parent is not None:
-            await self.world.store.message(conversation, parent)
+            await self._require_parent(row, parent)
         await self._refuse_while_waiting(row, parent)
         blocks = (Text(text=content),) if isinstance(content, str) else tuple(content)
         if not blocks or blocks == (Text(text=""),):
@@ -311,6 +317,19 @@ class Engine:
                 row, RunKind.SEND, ask, copy, asked.parent, key, at_root=asked.parent is None
             )
         return await self._start(row, RunKind.REGENERATE, ask, None, asked.id, key)
+
+    async def _require_parent(self, row: Conversation, parent: MessageId) -> None:
+        try:
+            await self.world.store.message(row.id, parent)
+        except NotFound:
+            foreign = await self.world.store.has_message(row.tenant, parent)
+        else:
+            return
+        if foreign:
+            raise NotFound(
+                "The parent belongs to another conversation.", code="foreign_parent", at=parent
+            )
+        raise NotFound("There is no such parent.", code="missing_parent", at=parent)
 
     async def _visible_parent(self, row: Conversation, message: Message) -> MessageId | None:
         path = await self.world.store.path(row.id, message.id)

@@ -78,6 +78,11 @@ class Watchdog:
         """Note that bytes came."""
         self._last_ms = now_ms
 
+    @property
+    def canceled(self) -> bool:
+        """Whether the run was canceled."""
+        return self._stop_ms is not None
+
     def cancel(self, grace_s: float) -> None:
         """The run was canceled: read on for `grace_s` for what is on its way, then hang up."""
         self._stop_ms = self._world.clock.now_ms() + int(grace_s * 1000)
@@ -133,8 +138,13 @@ class Exchange:
         self._conversation = conversation
         self._attempt = attempt
         self._assembler = assembler
+        self._left = False
         self.live = live
         self.watchdog = Watchdog(world, idle_s=idle_s, deadline_ms=attempt.deadline_ms)
+
+    def cancel(self, grace_s: float) -> None:
+        """The run was canceled: read on for `grace_s`, then hang up; what has not left stays."""
+        self.watchdog.cancel(grace_s if self._left else 0.0)
 
     async def run(self, request: WireRequest, *, api_key: str | None) -> Outcome:
         """Send `request` once and read all that comes of it.
@@ -209,6 +219,9 @@ class Exchange:
         return Answered(assembler.end(cut=cut.code if cut else None))
 
     def _written(self) -> None:
+        if self.watchdog.canceled:
+            raise NotSent("canceled", "The run was canceled before its request left.")
+        self._left = True
         self._world.store.submit(
             Written(
                 conversation=self._conversation,
