@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -37,13 +36,6 @@ def run_case(case: Case) -> Result:
             return result
 
 
-def results(folder: Path, only: list[str]) -> Iterator[Result]:
-    """Yield the result of every case in a folder."""
-    for case in cases_in(folder):
-        if not only or case.id in only:
-            yield run_case(case)
-
-
 def main() -> int:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -53,12 +45,15 @@ def main() -> int:
     all_results: list[Result] = []
     for folder in arguments.folder:
         try:
-            for result in results(folder, arguments.only):
-                all_results.append(result)
-                print(show(result.line()), flush=True)
+            cases = list(cases_in(folder))
         except (OSError, ValueError) as error:
             print(f"{folder}: {error}", file=sys.stderr)
             return 2
+        for case in cases:
+            if not arguments.only or case.id in arguments.only:
+                result = run_case(case)
+                all_results.append(result)
+                print(show(result.line()), flush=True)
     if not all_results:
         print(f"no case in {', '.join(map(str, arguments.folder))}", file=sys.stderr)
         return 2

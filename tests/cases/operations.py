@@ -32,6 +32,8 @@ async def run_operations(case: Case) -> Result:
         result.wrong.append(f"the engine failed: {str(failure)[-1500:]}")
     except KeyError as unknown:
         result.wrong.append(f"the case cannot be played: {unknown}")
+    except TimeoutError:
+        result.wrong.append("the engine did nothing for too long")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return result

@@ -457,7 +457,9 @@ class Play:
         await self._stage.do("open", gate=f"send {run.id}")
         async with asyncio.timeout(ARRIVAL_S):
             while len(self._provider.of(run.conversation)) == seen:
-                await self._provider.changed(0.05)
+                if not await self._provider.changed(0.05):
+                    if (await self._row(run.id))["status"] in ENDED:
+                        return None  # it was canceled: nothing leaves any more
         exchange = self._provider.of(run.conversation)[-1]
         run.exchanges.append((run.attempt, exchange))
         await self._quiet()

@@ -15,6 +15,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
@@ -96,6 +97,7 @@ class Player:
         start = msgspec.json.decode(await self._reader.readline(), type=Start)
         OpenAIChat.closing_ends = start.closing_ends  # type: ignore[misc]  # a fact of this provider
         clock, gates = SimulatedClock(start.now_ms), Gates(all_free=start.free)
+        asyncio.get_running_loop().set_default_executor(_Threads(gates))
         settings = _settings(start)
         transport = HttpTransport(keepalive_s=settings.idle_timeout_s)
         async with open_world(
@@ -292,6 +294,24 @@ class Player:
                 case Durable(seq=seq):
                     shown = {"seq": seq}
             self._send({"client": client, "shown": shown})
+
+
+class _Threads(ThreadPoolExecutor):
+    """Threads that count as busy: while one works for the engine, the engine is not waiting."""
+
+    def __init__(self, gates: Gates) -> None:
+        super().__init__(max_workers=4)
+        self._gates = gates
+
+    def submit(self, work: Any, /, *args: Any, **named: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        self._gates.busy += 1
+        future = super().submit(work, *args, **named)
+        future.add_done_callback(lambda _: loop.call_soon_threadsafe(self._done))
+        return future
+
+    def _done(self) -> None:
+        self._gates.busy -= 1
 
 
 def _settings(start: Start) -> Settings:
