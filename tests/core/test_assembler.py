@@ -523,6 +523,7 @@ def test_a_call_without_an_id_gets_one_that_is_the_same_every_time() -> None:
     assert all(len(i) == 29 and i.startswith("call_") for i in first)
     other = made(known_call_ids=first)
     assert made(known_call_ids=first) == other
+    assert len(set(other)) == 2
     assert not set(other) & set(first)
 
 

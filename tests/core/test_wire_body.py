@@ -53,6 +53,11 @@ def test_a_stream_under_the_label_of_json_is_a_stream(first: bytes) -> None:
         ], how
 
 
+def test_blanks_before_a_stream_belong_to_it() -> None:
+    for how, reads in cuts(b" data: x\n\ndata: a\n\n"):
+        assert read("text/event-stream", reads) == [Event(b"a")], how
+
+
 @pytest.mark.parametrize(
     ("content_type", "body"),
     [

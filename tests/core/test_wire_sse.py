@@ -35,6 +35,7 @@ def read(reads: Iterable[bytes], limit: int = 10_000) -> list[Framed]:
         (b"\xef\xbb\xbfdata: a\n\n", [Event(b"a")]),
         (b"\xef\xbb\xbf\r\n\r\ndata: a\r\n\r\n", [Event(b"a")]),
         (b"data: a\n\n\xef\xbb\xbfdata: b\n\n", [Event(b"a")]),
+        (b"data:  one \ndata:\ttwo\n\n", [Event(b" one \n\ttwo")]),
         (b"data: one\ndata: two\n\n", [Event(b"one\ntwo")]),
         (b"data: one\ndata\ndata:\ndata: two\n\n", [Event(b"one\n\n\ntwo")]),
         (b"data\n\n", [Event(b"")]),

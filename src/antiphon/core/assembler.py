@@ -108,7 +108,6 @@ class Assembler:
         self._known_call_ids = known_call_ids
         self._blocks: dict[int, _Held] = {}
         self._size_bytes = 0
-        self._full = False
         self._handle: str | None = None
         self._finish: Finished | None = None
         self._went_on = False  # content came after the finish
@@ -298,8 +297,6 @@ class Assembler:
         return text, len(text.encode())
 
     def _fits(self, size_bytes: int, arguments_bytes: int = 0) -> bool:
-        if self._full:
-            return False
         if self._finish is not None and size_bytes:
             self._went_on = True
             self._notes["content_after_finish"] = None
@@ -313,7 +310,6 @@ class Assembler:
         return True
 
     def _overflow(self, message: str) -> bool:
-        self._full = True
         self._fail("answer_too_large", message, retryable=False)
         return False
 
