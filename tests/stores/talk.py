@@ -180,6 +180,7 @@ class Talk:
         key: StartKey | None = None,
         kind: RunKind = RunKind.SEND,
         text: str | None = None,
+        at_root: bool = False,
         max_queued: int = 16,
     ) -> StartRun:
         return StartRun(
@@ -193,6 +194,7 @@ class Talk:
             ),
             input=None if name is None else self.message(name, text),
             asked_parent=None if parent is None else MessageId(parent),
+            at_root=at_root,
             key=key,
             max_queued=max_queued,
         )
