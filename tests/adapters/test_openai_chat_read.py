@@ -467,6 +467,27 @@ def part(
         ),
         pytest.param([part(0, "a", "f")], [("a", "f", "{}")], (), id="no arguments at all"),
         pytest.param(
+            [
+                {"index": "0", "id": 0, "function": {"name": "f"}},
+                {"index": "0", "function": {"arguments": "{}"}},
+            ],
+            [("0", "f", "{}")],
+            (),
+            id="numbers as strings and strings as numbers",
+        ),
+        pytest.param(
+            [
+                part(1, "b", "g", "{"),
+                part(0, "a", "f", "{"),
+                part(1, None, None, "}"),
+                part(0, None, None, "}"),
+            ],
+            [("b", "g", "{}"), ("a", "f", "{}")],
+            (),
+            marks=pytest.mark.req("M81"),
+            id="parallel calls out of order",
+        ),
+        pytest.param(
             [{"index": 0, "id": "a", "type": "function"}, part(0, None, "f", "{}")],
             [("a", "f", "{}")],
             (),
@@ -576,6 +597,15 @@ def test_half_a_character_escaped_in_each_of_two_events_is_one_character() -> No
     assert answer.committable
 
 
+def test_a_number_is_a_handle_too() -> None:
+    answer = answer_of(
+        event({"id": 7, "choices": []}),
+        event({"id": 7}),
+        event({"choices": [{"delta": {"content": "x"}, "finish_reason": "stop"}]}),
+    )
+    assert (answer.handle, answer.diagnostics) == ("7", ())
+
+
 def test_a_handle_that_changes_is_noted_and_the_first_one_kept() -> None:
     answer = answer_of(text("a"), event({"id": "other", "choices": []}), chunk(finish="stop"))
     assert (answer.handle, answer.diagnostics) == ("chatcmpl-1", ("handle_changed",))
@@ -589,6 +619,7 @@ def test_unknown_fields_and_unknown_events_are_read_past() -> None:
         + b"data:\n\n: c\n\n"
         + text("x")
         + event({"choices": [{"index": 0, "delta": None}]})
+        + event({"choices": [{"index": None, "delta": []}]})
         + chunk({"audio": {"id": "a"}, "role": "assistant"}, "stop", service_tier="auto")
     )
     answer = answer_of(body)

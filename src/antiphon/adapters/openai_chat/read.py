@@ -68,8 +68,8 @@ class _Function(msgspec.Struct):
 
 
 class _CallPart(msgspec.Struct):
-    index: int | None = None
-    id: str | None = None
+    index: int | str | None = None
+    id: str | int | None = None
     function: _Function | None = None
 
 
@@ -90,8 +90,8 @@ class _Said(msgspec.Struct):
 
 
 class _Choice(msgspec.Struct):
-    index: int = 0
-    delta: _Said | None = None
+    index: int | None = 0
+    delta: _Said | list[Any] | None = None  # a list where PHP wrote an empty object
     message: _Said | None = None
     finish_reason: str | None = None
 
@@ -99,7 +99,7 @@ class _Choice(msgspec.Struct):
 class _Chunk(msgspec.Struct):
     """A chunk of a stream, or the one object of a whole answer."""
 
-    id: str | None = None
+    id: str | int | None = None
     object: str | None = None
     choices: list[_Choice] | None = None
     usage: Any = None
@@ -143,7 +143,7 @@ class Reader:
         self._body = Body(content_type, limits)
         self._handle: str | None = None
         self._calls: list[_Call] = []
-        self._by_index: dict[int | None, _Call] = {}  # never at None
+        self._by_index: dict[int | str | None, _Call] = {}  # never at None
         self._by_id: dict[str, _Call] = {}
         self._said_anything = False
         self._closed = False
@@ -230,13 +230,14 @@ class Reader:
 
     def _take(self, chunk: _Chunk, deltas: list[Delta]) -> None:
         if chunk.id != self._handle and chunk.id:
+            handle = str(chunk.id)
             if self._handle is None:
-                self._handle = chunk.id
-                deltas.append(Opened(chunk.id))
-            else:
+                self._handle = handle
+                deltas.append(Opened(handle))
+            elif handle != self._handle:
                 deltas.append(Note("handle_changed"))
         for choice in chunk.choices or ():
-            if choice.index == 0:
+            if not choice.index:
                 self._choice(choice, deltas)
             else:
                 deltas.append(Note("further_choice"))
@@ -253,7 +254,7 @@ class Reader:
             self._closed = True
 
     def _choice(self, choice: _Choice, deltas: list[Delta]) -> None:
-        if choice.delta is not None:
+        if isinstance(choice.delta, _Said):
             self._said(choice.delta, deltas)
         elif choice.message is not None:
             # Servers that close a stream with the whole message have said it all before.
@@ -320,8 +321,9 @@ class Reader:
         if isinstance(arguments, dict):
             deltas.append(Note("arguments_object"))
             arguments = msgspec.json.encode(arguments).decode()
-        if part.id or function.name or part.index not in self._by_index:
-            call_id = None if part.id == "null" else part.id or None
+        if part.id not in (None, "") or function.name or part.index not in self._by_index:
+            # A number is an id too, but "null" is what Mistral calls none.
+            call_id = None if part.id in (None, "", "null") else str(part.id)
             call = self._call_of(part.index, call_id, function.name or "", deltas)
         else:
             call = self._by_index[part.index]  # what nearly every fragment is: more of the same
@@ -336,7 +338,7 @@ class Reader:
         deltas.append(ArgumentsDelta(call.block, arguments))
 
     def _call_of(
-        self, index: int | None, call_id: str | None, name: str, deltas: list[Delta]
+        self, index: int | str | None, call_id: str | None, name: str, deltas: list[Delta]
     ) -> _Call | None:
         """Return the call that a fragment belongs to; None where it opens none and continues none."""
         known = None if call_id is None else self._by_id.get(call_id)
