@@ -27,7 +27,7 @@ from typing import Any, Final
 import click
 
 from antiphon.cli.lookup import verified_request
-from antiphon.cli.opening import reading, run, settings_of
+from antiphon.cli.opening import reading, run
 from antiphon.cli.output import json_option, print_json
 from antiphon.cli.view.run import explained
 from antiphon.cli.view.text import Ink, cells, clip, count, one_line, screen_width
@@ -107,6 +107,7 @@ class _Stage:
         self._ink = ink
         self._config = folder / "antiphon.toml"
         self._db = folder / "demo.db"
+        self._settings = Settings.load({"db": str(self._db)}, env={})
         self._said: dict[str, str] = {}  # every message that a chat reported as saved
         self._half = ""  # what the killed chat had shown
 
@@ -143,11 +144,7 @@ class _Stage:
         self.tell("A conversation is begun, killed in mid-answer, and taken up again.")
         self.tell("Nothing leaves this machine.", "dim")
         async with self._upstream() as url:
-            self._config.write_text(
-                f'[models.{MODEL}]\nprofile = "openai-chat"\nmodel = "rehearsal"\n'
-                f'base_url = "{url}"\n',
-                encoding="utf-8",
-            )
+            await asyncio.to_thread(self._configure, url)
             self._line("model", f"a script that speaks OpenAI's dialect, at {url}")
             self._line("data", str(self._db))
             await self._killed_chat()
@@ -173,7 +170,7 @@ class _Stage:
             code = await chat.wait()
         self._line("model", f"{one_line(self._half)} …", "a preview: not saved", "dim")
         self._line("kill", f"SIGKILL; process {chat.pid} is gone, exit {code}", style="warn")
-        async with reading(self._settings()) as world:
+        async with reading(self._settings) as world:
             for attempt in await world.store.attempts_in(ACTIVE):
                 self._line("store", f"{attempt.state}: nobody knows what the model did")
 
@@ -183,7 +180,7 @@ class _Stage:
             async for event in _events(chat):
                 if event["event"] == "conversation":
                     break
-            async with reading(self._settings()) as world:
+            async with reading(self._settings) as world:
                 for told, attempt in await _newest(world):
                     self._line("store", f"{attempt.state}; {attempt.proof or 'no proof'}")
                     self._line("run", f"{told.status}: {explained(told.error_code)}")
@@ -216,7 +213,7 @@ class _Stage:
     # What is there afterwards.
 
     async def _measure(self, received: list[bytes]) -> list[Claim]:
-        async with reading(self._settings()) as world:
+        async with reading(self._settings) as world:
             (row,) = await world.store.conversations(LOCAL_TENANT)
             tree = await world.store.tree(row.id)
             runs = await world.store.runs(row.id)
@@ -271,8 +268,11 @@ class _Stage:
 
     # Processes.
 
-    def _settings(self) -> Settings:
-        return settings_of(str(self._db), str(self._config))
+    def _configure(self, url: str) -> None:
+        self._config.write_text(
+            f'[models.{MODEL}]\nprofile = "openai-chat"\nmodel = "rehearsal"\nbase_url = "{url}"\n',
+            encoding="utf-8",
+        )
 
     @asynccontextmanager
     async def _upstream(self) -> AsyncIterator[str]:

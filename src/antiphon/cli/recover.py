@@ -40,7 +40,7 @@ def command(settle: bool, as_json: bool, db: str | None, config: str | None) -> 
     The exit code is 5 while something is left unknown, else 0.
     """
     settings = settings_of(db, config)
-    found = run(_settle(settings) if settle else _look(settings))
+    found = run(_settle(settings) if settle else _look(settings, holder_of(settings)))
     if as_json:
         print_json(
             {
@@ -102,8 +102,7 @@ class Found:
         )
 
 
-async def _look(settings: Settings) -> Found:
-    held_by = holder_of(settings)
+async def _look(settings: Settings, held_by: str | None) -> Found:
     async with reading(settings) as world:
         return await _found(world, held_by)
 

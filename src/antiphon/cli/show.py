@@ -11,8 +11,8 @@ import msgspec
 from antiphon.cli.lookup import EVERY, Found, dispatched, find, planned, verified_request
 from antiphon.cli.opening import reading, run, settings_of
 from antiphon.cli.output import config_option, db_option, json_option, note
-from antiphon.cli.view.text import Ink, ago, clip, count, one_line, screen_width, table
 from antiphon.cli.view.run import message_page, operation, timeline
+from antiphon.cli.view.text import Ink, ago, clip, count, one_line, screen_width, table
 from antiphon.cli.view.tree import LEGEND, Tree, draw, headline
 from antiphon.core.blocks import Message, Role
 from antiphon.core.ids import LOCAL_TENANT

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from antiphon.adapters.base import Adapter, RenderedLine
-from antiphon.core.blocks import Message, Origin, Status
+from antiphon.core.blocks import Message, Role, Status
 from antiphon.core.ids import ConversationId, Digest, MessageId
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.records import Conversation
@@ -27,10 +27,19 @@ WARM_LINES: Final = 256
 class _Warm:
     line: RenderedLine
     leaf: MessageId
-    pending: bool
+    pending: Message | None
     deletions: frozenset[MessageId]
     policy: Digest
     toolset: Digest
+
+
+def _may_follow(pending: Message | None, message: Message) -> bool:
+    """Whether `message` may follow on a line that ended in `pending` when it was fed.
+
+    An input that was pending then is committed by now; the line believes that only of the answer
+    of the input's own run, and another answer (regenerated) has another run.
+    """
+    return pending is None or (message.role is Role.ASSISTANT and message.run == pending.run)
 
 
 class LineCache:
@@ -67,15 +76,13 @@ class LineCache:
             if warm.leaf == leaf:
                 return warm.line
             new = await self._store.path(conversation.id, leaf, until=warm.leaf)
-            # What follows an input shows that it was committed only if it answers it.
-            follows = new and new[0].parent == warm.leaf
-            if follows and (not warm.pending or new[0].origin is Origin.MODEL):
+            if new and new[0].parent == warm.leaf and _may_follow(warm.pending, new[0]):
                 return self._grow(warm, visible(new, conversation.deletions), leaf)
         path = await self._store.path(conversation.id, leaf)
         warm = _Warm(
             line=adapter.line(policy, tools, key=key, conversation=conversation.id),
             leaf=leaf,
-            pending=False,
+            pending=None,
             deletions=conversation.deletions,
             policy=policy_digest,
             toolset=toolset_digest,
@@ -88,7 +95,7 @@ class LineCache:
     def _grow(self, warm: _Warm, messages: Sequence[Message], leaf: MessageId) -> RenderedLine:
         for message in messages:
             warm.line.feed(message)
-            warm.pending = message.status is Status.PENDING
+            warm.pending = message if message.status is Status.PENDING else None
         warm.leaf = leaf
         return warm.line
 

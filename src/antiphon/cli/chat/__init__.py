@@ -22,13 +22,15 @@ from antiphon.cli.chat.session import Session
 from antiphon.cli.chat.terminal import keys
 from antiphon.cli.chat.tools import DEMO
 from antiphon.cli.chat.voice import JsonVoice, Voice
+from antiphon.cli.lookup import find
 from antiphon.cli.opening import place_of, run, settings_of, working
 from antiphon.cli.output import config_option, db_option, json_option
 from antiphon.cli.view.text import Ink, colourful
+from antiphon.core.records import Conversation
 from antiphon.engine.models import LOCAL, REHEARSAL
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function
-from antiphon.errors import AntiphonError, InvalidInput, RunCanceled
+from antiphon.errors import AntiphonError, InvalidInput, NotFound, RunCanceled
 
 T = TypeVar("T")
 
@@ -94,6 +96,7 @@ class _Talk:
         self._model = model
         self._system = system
         self._message = message
+        self._stopping: asyncio.Task[bool] | None = None
         self._lines: asyncio.Queue[str | AntiphonError | None] = asyncio.Queue()
         terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not as_json
         self._typed = terminal and sys.stdin.isatty() and message is None
@@ -120,7 +123,10 @@ class _Talk:
             session = Session(app, self._voice, model=self._model, system=self._system)
             chat = await app.latest() if go_on and conversation is None else None
             if conversation is not None:
-                chat = await app.conversation(conversation)
+                found = await find(app.engine.world, conversation)
+                if not isinstance(found, Conversation):
+                    raise NotFound("This is no conversation.", at=conversation)
+                chat = await app.conversation(found.id)
             with self._listening(session):
                 self._greet(session)
                 if chat is not None:
