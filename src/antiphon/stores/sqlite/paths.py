@@ -94,6 +94,7 @@ def _links(
 
     `rows` come in descending order of their places, other branches between them.
     """
+    first, _ = span(number)
     wanted: int | None = leaf
     left = NO_LIMIT if limit is None else limit
     last: _Row | None = None
@@ -103,6 +104,8 @@ def _links(
             last, wanted, left = row, row[1], left - 1
             if wanted is None or wanted == stop or not left:
                 return
+            if wanted < first:
+                break
     assert last is not None
     raise _broken(last, number)
 
