@@ -684,6 +684,11 @@ def test_an_error_under_its_own_event_name_is_an_error(body: bytes, code: str) -
         assert (answer.error, answer.text, answer.definite) == (code, "The", True), how
 
 
+def test_a_gateway_that_does_not_know_is_believed_inside_a_stream_too() -> None:
+    answer = answer_of(text("The"), event({"error": {"code": "outcome_unknown", "message": "m"}}))
+    assert (answer.error, answer.definite) == ("outcome_unknown", False)
+
+
 def test_half_an_error_event_is_a_cut() -> None:
     answer = answer_of(text("The"), b'event: error\ndata: {"error":{"ty')
     assert (answer.error, answer.definite) == ("stream_incomplete", False)

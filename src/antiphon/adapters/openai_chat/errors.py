@@ -114,13 +114,17 @@ def told(error: object) -> Told:
 
 
 def stream_failure(error: object) -> Failed:
-    """Return what an error inside a 200 means: the provider has given up on this attempt."""
+    """Return what an error inside a 200 means: the provider has given up on this attempt.
+
+    Unless it is a gateway that says that it does not know.
+    """
     code, message = told(error)
     status = REFUSALS.get(int(code)) if code is not None and code.isdecimal() else None
     return Failed(
         code or "provider_error",
         message or "The provider reported an error in its answer.",
         retryable=status.retryable if status is not None else code not in NEVER_AGAIN,
+        definite=code not in UNKNOWN_CODES,
     )
 
 
