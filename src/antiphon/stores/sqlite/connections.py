@@ -140,16 +140,16 @@ def translated(error: sqlite3.Error | OSError, at: str | None = None) -> StoreEr
     return StoreError(_WORDS.get(code, f"The database failed: {error}"), code=code, at=at)
 
 
-def not_durable(error: BaseException) -> NotDurable:
+def not_durable(error: BaseException | None) -> NotDurable:
     """Return what each request of a failed batch is told."""
-    code = code_of(error)
+    code = error.code if isinstance(error, StoreError) else code_of(error)
     return NotDurable(
         f"Nothing was written. {_WORDS.get(code, f'The database failed: {error}')}",
         code=code if code in _WORDS else None,
     )
 
 
-def code_of(error: BaseException) -> str:
+def code_of(error: BaseException | None) -> str:
     """Return the stable code for an error of SQLite."""
     if isinstance(error, PermissionError):
         return "cannot_open"

@@ -328,7 +328,9 @@ async def open_sqlite(
             )
         if os.fspath(path) == MEMORY:
             folder = Path(tempfile.mkdtemp(prefix="antiphon-"))
-            return writable(folder / "memory.db", "OFF", partial(shutil.rmtree, folder))
+            return writable(
+                folder / "memory.db", "OFF", partial(shutil.rmtree, folder, ignore_errors=True)
+            )
         if read_only:
             return _readable(Path(path))
         lock = FileLock(Path(path))

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from antiphon.core.dispatch import Denied
 from antiphon.core.records import StoredEvent
-from antiphon.errors import AntiphonError, NotDurable, StoreError
+from antiphon.errors import AntiphonError, StoreError
 from antiphon.stores.sqlite.connections import constraint, not_durable, translated
 from antiphon.stores.sqlite.transaction import Transaction
 
@@ -135,11 +135,9 @@ class Writer:
             outcomes = [_carry_out(connection, tx, request, alone=alone) for request in batch]
             connection.execute("COMMIT")
             events = tx.events
-        except (BatchLost, sqlite3.Error, StoreError) as error:
-            cause = error.__cause__ if isinstance(error, BatchLost) else error
-            lost = cause if isinstance(cause, NotDurable) else not_durable(cause or error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on
+            lost = not_durable(error.__cause__ if isinstance(error, BatchLost) else error)
             outcomes = [_Outcome(request, error=lost) for request in batch]
-            events = []
             self._recover()
         self._tell(events, outcomes)
 
@@ -161,21 +159,27 @@ class Writer:
 
     def _tell(self, events: list[StoredEvent], outcomes: list[_Outcome]) -> None:
         def deliver() -> None:
-            if events:
-                self._publish(events)
-            for outcome in outcomes:
-                future = outcome.request.future
-                if future.done():  # its caller was canceled; the work was done all the same
-                    continue
-                if outcome.error is not None:
-                    future.set_exception(outcome.error)
-                else:
-                    future.set_result(outcome.result)
+            try:
+                if events:
+                    self._publish(events)
+            finally:  # a listener's fault is no reason to keep anybody waiting
+                for outcome in outcomes:
+                    _resolve(outcome)
 
         try:
             self._loop.call_soon_threadsafe(deliver)
         except RuntimeError:
             return  # the loop is closed: nobody is left to be told
+
+
+def _resolve(outcome: _Outcome) -> None:
+    future = outcome.request.future
+    if future.done():  # its caller was canceled; the work was done all the same
+        return
+    if outcome.error is not None:
+        future.set_exception(outcome.error)
+    else:
+        future.set_result(outcome.result)
 
 
 def _carry_out(
