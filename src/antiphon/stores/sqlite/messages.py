@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import msgspec
 
-from antiphon.core.blocks import Message, encode_blocks, message_digest
+from antiphon.core.blocks import Message, Status, encode_blocks, message_digest
 from antiphon.core.digests import fold
 from antiphon.core.ids import MessageId
 from antiphon.errors import Refused
 from antiphon.stores.sqlite.places import place
 from antiphon.stores.sqlite.rows import ConversationRow, message_extra, message_kind, pack, unpack
-from antiphon.stores.sqlite.transaction import Transaction
+from antiphon.stores.sqlite.transaction import Settled, Transaction
 
 
 def insert_message(
@@ -45,6 +45,7 @@ def insert_message(
     key = tx.tenant_key(c.tenant)
     own = message_digest(key, message)
     at = tx.next_place("message", c.number)
+    session = session_place(tx, c, message)
     tx.execute(
         """INSERT INTO message (place, parent, depth, id, kind, status, session, run, created_ms,
           blocks, error_code, extra, digest, path_digest, base_revision)
@@ -56,7 +57,7 @@ def insert_message(
             message.id,
             message_kind(message),
             message.status,
-            session_place(tx, c, message),
+            session,
             message.run,
             message.created_ms,
             encode_blocks(message.blocks),
@@ -67,6 +68,9 @@ def insert_message(
             base_revision,
         ),
     )
+    if message.session is None:
+        message = msgspec.structs.replace(message, session=c.session_id)
+    tx.messages.append(message)
     return at
 
 
@@ -98,10 +102,13 @@ def settle(
     tx: Transaction,
     c: ConversationRow,
     message: MessageId | None,
-    status: str,
+    status: Status,
     error_code: str | None = None,
 ) -> None:
     """Give a pending message its status; one that has left pending stays as it is."""
+    if message is None:
+        return
+    tx.messages.append(Settled(c.id, message, status, error_code))
     tx.execute(
         """UPDATE message SET status = ?, error_code = ?
         WHERE place >> 32 = ? AND id = ? AND status = 'pending'""",

@@ -59,4 +59,5 @@ FUNCTIONS: Final[Mapping[type[c.Command[Any]], Callable[[Transaction, Any], Any]
 
 def carry_out(tx: Transaction, command: c.Command[Any]) -> object:
     """Carry out one command, by whatever its type promises."""
+    tx.touched.add(command.conversation)
     return FUNCTIONS[type(command)](tx, command)

@@ -28,6 +28,7 @@ from antiphon.core.ids import (
 )
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import (
+    OPEN_RUN,
     Attempt,
     Call,
     Conversation,
@@ -50,6 +51,7 @@ from antiphon.stores.sqlite.connections import (
 from antiphon.stores.sqlite.lock import FileLock
 from antiphon.stores.sqlite.paths import read_path
 from antiphon.stores.sqlite.readers import Readers
+from antiphon.stores.sqlite.recent import News, Recent
 from antiphon.stores.sqlite.registry import carry_out
 from antiphon.stores.sqlite.transaction import Transaction
 from antiphon.stores.sqlite.writer import LINGER_S, Request, Writer
@@ -71,6 +73,7 @@ class SqliteStore:
         self._writer = writer
         self._readers = readers
         self._release = release
+        self._recent = Recent()
         self._keys: dict[TenantId, bytes] = {}
         self._listeners: list[Callable[[list[StoredEvent]], None]] = []
 
@@ -80,10 +83,12 @@ class SqliteStore:
         """Call `listener` on the event loop with the events of each durable transaction."""
         self._listeners.append(listener)
 
-    def publish(self, events: list[StoredEvent]) -> None:
-        """Tell every listener, in the order in which they came."""
-        for listener in self._listeners:
-            listener(events)
+    def publish(self, news: News) -> None:
+        """Learn what a transaction has left, then tell every listener of its events."""
+        self._recent.take(news)
+        if news.events:
+            for listener in self._listeners:
+                listener(list(news.events))
 
     async def do(self, command: Command[R]) -> R | Denied:
         """Carry out one command in one transaction; it is durable when this returns."""
@@ -151,6 +156,9 @@ class SqliteStore:
 
     async def conversation(self, conversation: ConversationId) -> Conversation:
         """Return the row. Raises `NotFound`."""
+        known = self._recent.standing(conversation)
+        if known is not None:
+            return known.conversation
         return await self._readers.read(lambda db: reads.conversation(db, conversation))
 
     async def conversations(
@@ -165,6 +173,9 @@ class SqliteStore:
 
     async def message(self, conversation: ConversationId, message: MessageId) -> Message:
         """Return one message with its status. Raises `NotFound`."""
+        known = self._recent.message(conversation, message)
+        if known is not None:
+            return known
         return await self._readers.read(lambda db: reads.message(db, conversation, message))
 
     async def has_message(self, tenant: TenantId, message: MessageId) -> bool:
@@ -180,6 +191,9 @@ class SqliteStore:
         limit: int | None = None,
     ) -> list[Message]:
         """Return the ancestors of `leaf` and itself, root first, deleted ones included."""
+        known = self._recent.path(conversation, leaf, until, limit)
+        if known is not None:
+            return known
 
         def question(db: sqlite3.Connection) -> list[Message]:
             number = reads.number(db, conversation)
@@ -205,6 +219,9 @@ class SqliteStore:
 
     async def run(self, conversation: ConversationId, run: RunId) -> Run:
         """Return the row. Raises `NotFound`."""
+        known = self._recent.run(conversation, run)
+        if known is not None:
+            return known
         return await self._readers.read(lambda db: reads.run(db, conversation, run))
 
     async def find_run(self, run: RunId) -> Run:
@@ -215,6 +232,12 @@ class SqliteStore:
         self, conversation: ConversationId, statuses: Iterable[RunStatus] | None = None
     ) -> list[Run]:
         """Return runs in the order they were started."""
+        known = self._recent.standing(conversation)
+        if known is not None and statuses is not None:
+            wanted = frozenset(statuses)
+            if wanted <= OPEN_RUN:
+                return [run for run in known.runs if run.status in wanted]
+            statuses = wanted
         return await self._readers.read(lambda db: reads.runs(db, conversation, statuses))
 
     async def open_runs(self) -> list[Run]:
@@ -245,6 +268,9 @@ class SqliteStore:
         self, conversation: ConversationId, run: RunId, message: MessageId | None = None
     ) -> list[Call]:
         """Return ledger rows of a run, or of one of its messages, in the calls' order."""
+        known = self._recent.calls(conversation, run, message)
+        if known is not None:
+            return list(known)
         return await self._readers.read(lambda db: reads.calls(db, conversation, run, message))
 
     async def content(self, tenant: TenantId, digest: Digest) -> bytes:
@@ -316,9 +342,9 @@ async def open_sqlite(
     loop = asyncio.get_running_loop()
     store: SqliteStore | None = None
 
-    def publish(events: list[StoredEvent]) -> None:
+    def publish(news: News) -> None:
         if store is not None:
-            store.publish(events)
+            store.publish(news)
 
     def opened() -> SqliteStore:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:

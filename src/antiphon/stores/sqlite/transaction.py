@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from antiphon.core.blocks import Message
+from antiphon.core.blocks import Message, Status
 from antiphon.core.commands import Command, Fence, Quarantine
 from antiphon.core.events import DurableEvent, encode_event
 from antiphon.core.ids import (
@@ -43,6 +43,15 @@ from antiphon.stores.sqlite.rows import (
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
 
 
+class Settled(NamedTuple):
+    """A pending message that has got its one status."""
+
+    conversation: ConversationId
+    message: MessageId
+    status: Status
+    error_code: str | None
+
+
 class Transaction:
     """One unit of work on the writer's connection."""
 
@@ -52,6 +61,8 @@ class Transaction:
         self._keys: dict[TenantId, bytes] = {}
         self.events: list[StoredEvent] = []
         self.late: list[Quarantine] = []
+        self.touched: set[ConversationId] = set()
+        self.messages: list[Message | Settled] = []
 
     # Statements.
 
@@ -72,10 +83,15 @@ class Transaction:
 
     def conversation(self, conversation: ConversationId) -> ConversationRow:
         """Return the row that everything is compared with. Raises `NotFound`."""
-        row = self.one(CONVERSATION + "WHERE c.id = ?", (conversation,))
-        if row is None:
+        found = self.find_conversation(conversation)
+        if found is None:
             raise NotFound("There is no such conversation.", at=conversation)
-        return ConversationRow._make(row)
+        return found
+
+    def find_conversation(self, conversation: ConversationId) -> ConversationRow | None:
+        """Return the conversation's row, or None where there is none."""
+        row = self.one(CONVERSATION + "WHERE c.id = ?", (conversation,))
+        return None if row is None else ConversationRow._make(row)
 
     def run(self, c: ConversationRow, run: RunId) -> RunRow:
         """Return a run of this conversation. Raises `NotFound`."""
@@ -124,6 +140,15 @@ class Transaction:
         """Return the run's ledger rows, oldest first."""
         rows = self.all(f"{CALL} WHERE l.run = ? ORDER BY l.place", (run.place,))
         return [CallRow(c.id, run.id, *row) for row in rows]
+
+    def open_runs(self, c: ConversationRow) -> list[RunRow]:
+        """Return the conversation's runs that have not ended, oldest first."""
+        rows = self.all(
+            f"SELECT {RUN} FROM run WHERE place BETWEEN ? AND ? AND ended_ms IS NULL "
+            "ORDER BY place",
+            span(c.number),
+        )
+        return [RunRow._make(row) for row in rows]
 
     def message_place(self, number: int, message: MessageId | None) -> int | None:
         """Return where a message stands, or None where there is none."""

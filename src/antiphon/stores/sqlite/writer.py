@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from antiphon.core.dispatch import Denied
-from antiphon.core.records import StoredEvent
 from antiphon.errors import AntiphonError, StoreError
 from antiphon.stores.sqlite.connections import constraint, not_durable, translated
+from antiphon.stores.sqlite.recent import News, news_of
 from antiphon.stores.sqlite.transaction import Transaction
 
 BATCH: Final = 128
@@ -56,7 +56,7 @@ class Writer:
         *,
         loop: asyncio.AbstractEventLoop,
         new_key: Callable[[], bytes],
-        publish: Callable[[list[StoredEvent]], None],
+        publish: Callable[[News], None],
         linger_s: float = LINGER_S,
     ) -> None:
         self._connect = connect
@@ -126,20 +126,21 @@ class Writer:
         return batch, True
 
     def _commit(self, batch: list[Request]) -> None:
-        events: list[StoredEvent] = []
+        news = News()
         try:
             connection = self._opened()
             connection.execute("BEGIN IMMEDIATE")
             tx = Transaction(connection, self._new_key)
             alone = len(batch) == 1
             outcomes = [_carry_out(connection, tx, request, alone=alone) for request in batch]
+            left = news_of(tx)
             connection.execute("COMMIT")
-            events = tx.events
+            news = left
         except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on
             lost = not_durable(error.__cause__ if isinstance(error, BatchLost) else error)
             outcomes = [_Outcome(request, error=lost) for request in batch]
             self._recover()
-        self._tell(events, outcomes)
+        self._tell(news, outcomes)
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -157,11 +158,10 @@ class Writer:
             self._connection.close()
             self._connection = None
 
-    def _tell(self, events: list[StoredEvent], outcomes: list[_Outcome]) -> None:
+    def _tell(self, news: News, outcomes: list[_Outcome]) -> None:
         def deliver() -> None:
             try:
-                if events:
-                    self._publish(events)
+                self._publish(news)
             finally:  # a listener's fault is no reason to keep anybody waiting
                 for outcome in outcomes:
                     _resolve(outcome)
@@ -192,7 +192,7 @@ def _carry_out(
     Raises:
         BatchLost: SQLite has given up the whole transaction.
     """
-    told = len(tx.events)
+    told, changed = len(tx.events), len(tx.messages)
     outcome = _Outcome(request)
     if not alone:
         connection.execute("SAVEPOINT request")
@@ -214,7 +214,7 @@ def _carry_out(
             connection.execute("BEGIN IMMEDIATE")
         else:
             connection.execute("ROLLBACK TO request")
-        del tx.events[told:]
+        del tx.events[told:], tx.messages[changed:]
         tx.forget()
         for late in tx.late:
             tx.put_aside(late)

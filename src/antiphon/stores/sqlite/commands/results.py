@@ -15,6 +15,8 @@ from antiphon.stores.sqlite.transaction import Transaction
 
 def calls_at_leaf(tx: Transaction, c: ConversationRow, run: RunRow) -> list[CallRow]:
     """Return the calls of the run's newest message: those whose results are not placed yet."""
+    if not run.committed:
+        return []
     return [call for call in tx.calls_of_run(c, run) if call.message == run.leaf]
 
 

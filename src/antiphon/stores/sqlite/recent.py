@@ -1,0 +1,155 @@
+"""What the newest transactions left: the rows that the next question is most likely about.
+
+Only the writer changes rows, and it reads them once more before it commits. Until the next
+transaction about the same conversation nothing else can be true of it, so these questions
+need neither a thread nor the file. A reader's answer is never kept: it may be older than the
+commit that has just been told.
+
+It holds what is at work, not what there is. A question that it cannot answer is a question
+for the readers.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from antiphon.core.blocks import Message, Status
+from antiphon.core.ids import ConversationId, MessageId, RunId
+from antiphon.core.records import Call, Conversation, Run, StoredEvent
+from antiphon.stores.sqlite.commands.results import calls_at_leaf
+from antiphon.stores.sqlite.rows import CallRow
+from antiphon.stores.sqlite.transaction import Settled, Transaction
+
+CONVERSATIONS: Final = 1024
+MESSAGES: Final = 64
+"""How many conversations are held, and the newest messages of each."""
+
+
+class Standing(NamedTuple):
+    """A conversation as one transaction left it, with its open runs.
+
+    `calls` are the ledger rows of each open run's newest message.
+    """
+
+    conversation: Conversation
+    runs: tuple[Run, ...]
+    calls: Mapping[RunId, tuple[Call, ...]]
+
+
+def standing(tx: Transaction, conversation: ConversationId) -> Standing | None:
+    """Read how a conversation stands; None where there is none with this id."""
+    row = tx.find_conversation(conversation)
+    if row is None:
+        return None
+    open_runs = tx.open_runs(row)
+    return Standing(
+        row.record(tx.deletions(row.number)),
+        tuple(run.record(conversation) for run in open_runs),
+        {run.id: tuple(map(CallRow.record, calls_at_leaf(tx, row, run))) for run in open_runs},
+    )
+
+
+class News(NamedTuple):
+    """What one transaction has changed, for those on the event loop who follow it."""
+
+    events: Sequence[StoredEvent] = ()
+    messages: Sequence[Message | Settled] = ()
+    standings: Sequence[Standing] = ()
+
+
+def news_of(tx: Transaction) -> News:
+    """Return what a transaction that is about to be committed has changed."""
+    standings = (standing(tx, conversation) for conversation in tx.touched)
+    return News(tx.events, tx.messages, [found for found in standings if found is not None])
+
+
+class _Held:
+    """One conversation: how it stands, and its newest messages by their ids."""
+
+    __slots__ = ("messages", "standing")
+
+    def __init__(self) -> None:
+        self.standing: Standing | None = None
+        self.messages: OrderedDict[MessageId, Message] = OrderedDict()
+
+
+class Recent:
+    """Answers from memory what the newest transactions have shown. Lives on the event loop."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[ConversationId, _Held] = OrderedDict()
+
+    def take(self, news: News) -> None:
+        """Learn what a transaction has left, once it is durable."""
+        for change in news.messages:
+            messages = self._of(change.conversation).messages
+            if isinstance(change, Message):
+                messages[change.id] = change
+                if len(messages) > MESSAGES:
+                    messages.popitem(last=False)
+            elif (old := messages.get(change.message)) and old.status is Status.PENDING:
+                messages[change.message] = msgspec.structs.replace(
+                    old, status=change.status, error_code=change.error_code
+                )
+        for new in news.standings:
+            self._of(new.conversation.id).standing = new
+        while len(self._held) > CONVERSATIONS:
+            self._held.popitem(last=False)
+
+    def _of(self, conversation: ConversationId) -> _Held:
+        held = self._held.get(conversation)
+        if held is None:
+            held = self._held[conversation] = _Held()
+        self._held.move_to_end(conversation)
+        return held
+
+    def standing(self, conversation: ConversationId) -> Standing | None:
+        """Return how a conversation stands, or None where that is not known here."""
+        held = self._held.get(conversation)
+        return None if held is None else held.standing
+
+    def run(self, conversation: ConversationId, run: RunId) -> Run | None:
+        """Return a run that is open, or None."""
+        known = self.standing(conversation)
+        return known and next((row for row in known.runs if row.id == run), None)
+
+    def calls(
+        self, conversation: ConversationId, run: RunId, message: MessageId | None
+    ) -> Sequence[Call] | None:
+        """Return the ledger rows of an open run's newest message, or None."""
+        row = self.run(conversation, run)
+        known = self.standing(conversation)
+        if row is None or known is None or message is None or row.leaf != message:
+            return None
+        return known.calls[run]
+
+    def message(self, conversation: ConversationId, message: MessageId) -> Message | None:
+        """Return a message, or None where it is not held."""
+        held = self._held.get(conversation)
+        return None if held is None else held.messages.get(message)
+
+    def path(
+        self,
+        conversation: ConversationId,
+        leaf: MessageId,
+        until: MessageId | None,
+        limit: int | None,
+    ) -> list[Message] | None:
+        """Return the line that ends in `leaf`, or None where a part of it is not held."""
+        held = self._held.get(conversation)
+        if held is None or leaf not in held.messages:
+            return None
+        line: list[Message] = []
+        at: MessageId | None = leaf
+        while at is not None and at != until and (limit is None or len(line) < limit):
+            message = held.messages.get(at)
+            if message is None:
+                return None
+            line.append(message)
+            at = message.parent
+        line.reverse()
+        return line
