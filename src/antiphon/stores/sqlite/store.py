@@ -292,6 +292,7 @@ class SqliteStore:
         if self._writer is not None:
             self._writer.stop()
         await asyncio.get_running_loop().run_in_executor(None, self._close)
+        self._recent = Recent()  # a closed store answers nothing, from memory either
 
     def _close(self) -> None:
         self._readers.close()
