@@ -40,7 +40,7 @@ class Told:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.out.splitlines()]
+        return [json.loads(line) for line in self.out.strip().split("\n")]
 
 
 @dataclass

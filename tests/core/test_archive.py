@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.core import archive
-from antiphon.core.archive import Archived, changes, read, write
+from antiphon.core.archive import Archived, read, write
 from antiphon.core.blocks import (
     Block,
     Image,
@@ -27,6 +28,9 @@ from antiphon.core.blocks import (
 )
 from antiphon.core.ids import CallId, ConversationId, Digest, MessageId
 from antiphon.errors import Conflict, InvalidInput, Refused
+
+NOW_MS = 1_700_000_000_000
+changes = partial(archive.changes, now_ms=NOW_MS)
 
 HEADER = {"kind": "export", "version": 1}
 CONV = {"kind": "conversation", "id": "conv_1"}
@@ -152,6 +156,10 @@ def test_an_import_into_an_empty_place_says_the_same_with_no_higher_trust(one: A
             before.trust is Trust.MODEL and before.role is not Role.ASSISTANT
         )
         assert after.status is not Status.PENDING
+        assert after.created_ms == before.created_ms or (before.created_ms, NOW_MS) == (
+            0,
+            after.created_ms,
+        )
     again = changes(one, ConversationId("conv_new"), {m.id: m for m in change.new})
     assert (again.new, again.replayed) == ((), len(one.messages))
 

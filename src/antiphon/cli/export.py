@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -57,34 +58,38 @@ def command(
 
 
 async def _export(settings: Settings, names: tuple[str, ...], file: BinaryIO) -> tuple[int, int]:
-    conversations = messages = 0
+    messages = 0
     async with reading(settings) as world:
-        for archived in [one async for one in _archived(world, names)]:
-            for line in list(write([archived]))[conversations > 0 :]:
-                file.write(line)
-            conversations += 1
+        rows = await _rows(world, names)
+        header, *_ = write([])
+        await asyncio.to_thread(file.write, header)
+        for row in rows:
+            archived = await _archived(world, row)
+            _, *lines = write([archived])
+            await asyncio.to_thread(file.writelines, lines)
             messages += len(archived.messages)
-        if conversations == 0:
-            file.writelines(write([]))
-    return conversations, messages
+    return len(rows), messages
 
 
-async def _archived(world: World, names: tuple[str, ...]) -> AsyncIterator[Archived]:
-    rows = [await _conversation(world, name) for name in names]
-    if not names:
-        # Oldest first, so that two exports of a growing store begin alike.
-        rows = (await world.store.conversations(LOCAL_TENANT, limit=EVERY))[::-1]
-    for row in {row.id: row for row in rows}.values():
-        messages = await world.store.tree(row.id)
-        yield Archived(
-            id=row.id,
-            title=row.title,
-            head=row.head,
-            created_ms=row.created_ms,
-            metadata=row.metadata,
-            messages=tuple(messages),
-            deleted=row.deletions,
-        )
+async def _rows(world: World, names: tuple[str, ...]) -> list[Conversation]:
+    """Return the conversations that are named, or all; each once."""
+    if names:
+        named = [await _conversation(world, name) for name in names]
+        return list({row.id: row for row in named}.values())
+    # Oldest first, so that two exports of a growing store begin alike.
+    return (await world.store.conversations(LOCAL_TENANT, limit=EVERY))[::-1]
+
+
+async def _archived(world: World, row: Conversation) -> Archived:
+    return Archived(
+        id=row.id,
+        title=row.title,
+        head=row.head,
+        created_ms=row.created_ms,
+        metadata=row.metadata,
+        messages=tuple(await world.store.tree(row.id)),
+        deleted=row.deletions,
+    )
 
 
 async def _conversation(world: World, name: str) -> Conversation:

@@ -154,6 +154,7 @@ async def _changes(
         archived,
         target,
         existing,
+        now_ms=now_ms,
         deleted=row.deletions if row is not None else (),
         elsewhere=elsewhere,
     )

@@ -397,6 +397,7 @@ def changes(
     into: ConversationId,
     existing: Mapping[MessageId, Message],
     *,
+    now_ms: int,
     deleted: Collection[MessageId] = (),
     elsewhere: Collection[MessageId] = (),
 ) -> Change:
@@ -406,6 +407,7 @@ def changes(
         archived: What a file holds.
         into: The conversation that takes it; it may be new.
         existing: The messages that it has.
+        now_ms: The time of the import, for messages whose own time nobody recorded.
         deleted: Those of them that are deleted.
         elsewhere: Ids that the same file gives to other conversations.
 
@@ -421,7 +423,7 @@ def changes(
             raise _conflict(message.id)
         replayed += known is not None
     ordered = parents_first(archived.messages, existing, elsewhere)
-    new = tuple(as_imported(m, into) for m in ordered if m.id not in existing)
+    new = tuple(as_imported(m, into, now_ms) for m in ordered if m.id not in existing)
     head = archived.head
     stands = brought.get(head) if head is not None else None
     return Change(
@@ -477,7 +479,7 @@ def _orphan(message: Message, *, foreign: bool) -> Refused:
 _ABOVE_USER: Final = frozenset({Trust.OPERATOR, Trust.DEVELOPER})
 
 
-def as_imported(message: Message, into: ConversationId) -> Message:
+def as_imported(message: Message, into: ConversationId, now_ms: int) -> Message:
     """Return `message` as it is stored when a person brings it in a file.
 
     A file cannot vouch for anything: what claims to come from an operator or a developer, and
@@ -493,6 +495,7 @@ def as_imported(message: Message, into: ConversationId) -> Message:
         trust=Trust.USER if claims_more else message.trust,
         session=None,
         run=None,
+        created_ms=message.created_ms or now_ms,
         status=Status.SUCCESS if message.status is Status.PENDING else message.status,
         metadata={"exported_origin": message.origin.value, **message.metadata},
     )
