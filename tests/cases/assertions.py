@@ -2,50 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from antiphon.adapters import registry
 from antiphon.core.blocks import Status
 from antiphon.core.findings import Severity
+from antiphon.core.records import TERMINAL_CALL, CallState, RunStatus
 from antiphon.core.rules import check
 from tests.cases.chat_rules import objections
-from tests.cases.facts import Asked, Facts, strings_in, text_of
+from tests.cases.facts import PROBE_ANSWER, Asked, Facts, strings_in, text_of
 
 Problem = str | None
+NO_LOOKS: Final[Mapping[str, Facts]] = MappingProxyType({})
 
 
-def compare(expect: dict[str, Any], facts: Facts) -> dict[str, Problem]:
+def compare(
+    expect: dict[str, Any], facts: Facts, looks: Mapping[str, Facts] = NO_LOOKS
+) -> dict[str, Problem]:
     """Return what is wrong with each key of `expect`; None where it holds.
 
-    `or` permits something else instead of all its neighbours, `one_of` names what else has to
-    hold beside them in one of several forms.
+    What stands under the name of a look is compared with the facts of that moment, and its keys
+    are told with the name before them. `or` permits something else instead of all its neighbours,
+    `one_of` names what else has to hold beside them in one of several forms.
     """
-    plain = {key: value for key, value in expect.items() if key not in ("or", "one_of")}
-    found = Assertions(plain, facts).problems()
-    if "one_of" in expect:
-        found["one_of"] = _any_of(expect["one_of"], facts)
+    found: dict[str, Problem] = {}
+    for key, wanted in expect.items():
+        if key in looks and isinstance(wanted, dict):
+            inner = compare(wanted, looks[key], looks)
+            found |= {f"{key}.{name}": problem for name, problem in inner.items()}
+        elif key == "one_of":
+            found[key] = _any_of(wanted, facts, looks)
+        elif key != "or":
+            found[key] = Assertions(expect, facts).problem(key)
     if "or" in expect:
         found["or"] = None
-        holds = bool(plain) and not any(found.values())
-        if not holds:
-            problem = _any_of(expect["or"], facts)
+        if any(found.values()) or len(found) == 1:
+            problem = _any_of(expect["or"], facts, looks)
             if problem is None:
                 return dict.fromkeys(found)
-            found["or"] = f"neither this nor the rest holds: {problem}"
+            found["or"] = f"neither the rest nor this holds: {problem}"
     return found
 
 
-def _any_of(alternatives: Any, facts: Facts) -> Problem:
+def _any_of(alternatives: Any, facts: Facts, looks: Mapping[str, Facts]) -> Problem:
     """Return None if one alternative holds as a whole."""
     listed = alternatives if isinstance(alternatives, list) else [alternatives]
     problems = []
     for alternative in listed:
-        found = {key: why for key, why in compare(alternative, facts).items() if why}
+        found = {key: why for key, why in compare(alternative, facts, looks).items() if why}
         if not found:
             return None
         problems.append(str(found))
     return "none of these: " + " | ".join(problems)
+
+
+def parts(expect: dict[str, Any], looks: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Yield `expect` and the alternatives in it: all that is compared with one moment's facts."""
+    yield expect
+    for key in ("or", "one_of"):
+        inner = expect.get(key, [])
+        for alternative in inner if isinstance(inner, list) else [inner]:
+            yield from parts(alternative, looks)
+
+
+def parts_of_look(expect: dict[str, Any], name: str) -> Iterator[dict[str, Any]]:
+    """Yield everything that is compared with what is seen under `name`."""
+    for part in parts(expect, ()):
+        if isinstance(part.get(name), dict):
+            yield from parts(part[name], ())
 
 
 def same(found: Any, wanted: Any) -> Problem:
@@ -74,13 +101,10 @@ class Assertions:
         self._facts = facts
         self._asked = facts.asked.get(expect.get("request_of", "next"), Asked())
 
-    def problems(self) -> dict[str, Problem]:
-        """Return per key what is wrong with it, or None."""
-        found: dict[str, Problem] = {}
-        for key, wanted in self._expect.items():
-            judge = KEYS.get(key)
-            found[key] = "no such assertion" if judge is None else judge(self, wanted)
-        return found
+    def problem(self, key: str) -> Problem:
+        """Return what is wrong with what one key says, or None."""
+        judge = KEYS.get(key)
+        return "no such assertion" if judge is None else judge(self, self._expect[key])
 
     def _per(self, wanted: Any, find: Callable[[str], Any]) -> Problem:
         if not isinstance(wanted, dict):
@@ -94,13 +118,29 @@ class Assertions:
     # Runs.
 
     def run_status(self, wanted: dict[str, Any]) -> Problem:
-        return self._per(wanted, self._status)
+        problems = []
+        for name, value in wanted.items():
+            judged = [same(status, value) for status in self._statuses(name)]
+            problems.append(None if None in judged else f"{name}: {judged[0]}")
+        return joined(problems)
 
-    def _status(self, name: str) -> str | None:
+    def _statuses(self, name: str) -> list[str | None]:
+        """Return the words for where a run stands.
+
+        A run whose calls nobody has begun waits for its tools, whoever will run them.
+        """
         run = self._facts.run(name)
-        if run is None and name in self._facts.refused_runs:
-            return "refused"
-        return None if run is None else run.status.value
+        if run is None:
+            return ["refused" if name in self._facts.refused_runs else None]
+        states = {
+            call.state
+            for rows in self._facts.rows.values()
+            for call in rows.calls
+            if call.run == run.id and call.state not in TERMINAL_CALL
+        }
+        if run.status is RunStatus.PENDING and states == {CallState.PENDING}:
+            return ["pending", "waiting"]
+        return [run.status.value]
 
     def error_code(self, wanted: dict[str, Any]) -> Problem:
         def code(name: str) -> str | None:
@@ -195,14 +235,13 @@ class Assertions:
     def history_contains_partial(self, wanted: bool) -> Problem:
         facts = self._facts
         known = {facts.said[name].text for name in facts.committed if name in facts.said}
-        asked = [a.exchange for a in facts.asked.values() if a.exchange is not None]
-        bodies = {e.body: e.messages for e in asked}
+        asked = [a.exchange.body for a in facts.asked.values() if a.exchange is not None]
         found = sorted(
             {
                 text_of(message)
-                for messages in bodies.values()
-                for message in messages
-                if message["role"] == "assistant" and text_of(message) not in known
+                for body in {*facts.bodies, *asked}
+                for message in json.loads(body)["messages"]
+                if message["role"] == "assistant" and text_of(message) not in known | {PROBE_ANSWER}
             }
         )
         return same(bool(found), wanted) and f"{found} can reach a request"

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from antiphon.core.blocks import Message, Role, Status
 from antiphon.core.events import DurableEvent, RunChanged, decode_event
@@ -26,6 +26,9 @@ from antiphon.core.records import (
 )
 from antiphon.engine.assembly import open_store
 from tests.cases.provider import Exchange
+
+PROBE_ANSWER: Final = "(an answer to the probe)"
+"""What is answered to whatever is under way when the next request is looked at: in no case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +261,8 @@ class Facts:
 
     def canonical(self, name: str) -> int:
         """Return how many committed assistant messages stand below a message."""
-        rows, parent = self.rows_of(name), self.names.get(name, name)
-        below = [] if rows is None else [m for m in rows.tree if m.parent == parent]
+        rows = self.rows_of(name)
+        tree = [] if rows is None else rows.tree
+        parents = {m.id for m in tree if self.name_of(m) == name}
+        below = [m for m in tree if m.parent in parents]
         return sum(m.role is Role.ASSISTANT and m.status is Status.SUCCESS for m in below)

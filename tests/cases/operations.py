@@ -11,7 +11,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tests.cases.assertions import compare
+from tests.cases.assertions import compare, parts, parts_of_look
+from tests.cases.facts import Facts
 from tests.cases.files import Case
 from tests.cases.play import Play
 from tests.cases.report import Result, keys_of
@@ -40,15 +41,14 @@ async def run_operations(case: Case) -> Result:
 
 
 async def _play(play: Play, case: Case, result: Result, names: set[str]) -> None:
+    looks: dict[str, Facts] = {}
     for position, step in enumerate(case.given["steps"]):
-        if step["op"] != "inspect":
+        if step["op"] == "inspect":
+            name = step["as"]
+            looks[name] = await play.look(*parts_of_look(case.expect, name))
+        else:
             await play.step(position)
-            continue
-        expect = case.expect.get(step["as"])
-        if isinstance(expect, dict):
-            for key, problem in compare(expect, await play.facts(expect)).items():
-                result.check(f"{step['as']}.{key}", problem)
     await play.release()
-    rest = {key: value for key, value in case.expect.items() if key not in names}
-    for key, problem in compare(rest, await play.facts(rest)).items():
+    final = await play.look(*parts(case.expect, names))
+    for key, problem in compare(case.expect, final, looks).items():
         result.check(key, problem)

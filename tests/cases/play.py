@@ -24,8 +24,22 @@ from tests.support.clock import START_MS
 TRIES: Final = 12
 ARRIVAL_S: Final = 10.0
 RETRIES: Final = 4
+GRACE_S: Final = 2.5
+NEXT_KEYS: Final = REQUEST_KEYS | {"history_contains_partial", "terminates"}
 ENDED: Final = {"success", "error", "canceled"}
 SECONDS: Final = {"seconds": 1.0, "s": 1.0, "ms": 0.001, "minutes": 60.0, "hours": 3600.0}
+
+
+STATUSES: Final = {
+    "success": "success",
+    "completed": "success",
+    "committed": "success",
+    "error": "error",
+    "failed": "error",
+    "canceled": "canceled",
+    "cancelled": "canceled",
+    "pending": "pending",
+}
 
 
 @dataclass(slots=True)
@@ -75,6 +89,7 @@ class Play:
         self._names: dict[str, str] = {}
         self._committed: set[str] = set()
         self._conversations: list[str] = []
+        self._touched: str | None = None
         self._taken_up: dict[str, list[str]] = {}
         self._call_runs: dict[str, RunOf] = {}
         self._outputs: dict[str, dict[str, Any]] = {}
@@ -111,7 +126,8 @@ class Play:
         ours = {c["name"] for c in asked if c["id"] in begun} | {
             c["name"] for calls in several for c in calls
         }
-        ours |= tools.keys()
+        answered = {s["call"] for s in steps if s["op"] == "tool_result"}
+        ours |= {c["name"] for c in asked if c["name"] in tools and c["id"] in answered}
         facts = {
             name: {
                 "read_only": not tools.get(name, {}).get("side_effect", True),
@@ -149,17 +165,27 @@ class Play:
         if not self._stage.alive and step["op"] not in ("recover", "crash", "disconnect"):
             self._meanwhile.append(step)
             return
+        await self._carry_out(handler, step)
+        if self._stage.alive:
+            await self._quiet()
+
+    async def _carry_out(
+        self, handler: Callable[[dict[str, Any]], Awaitable[None]], step: dict[str, Any]
+    ) -> None:
+        if "conversation" in step:
+            self._touched = step["conversation"]
         try:
             await handler(step)
         except Refused as refused:
             self._errors.append(refused.code)
             self._note(f"{step['op']} was refused: {refused.code}")
             if "run" in step and step["op"] in ("send", "edit", "regenerate", "start_run"):
-                conversation = self._conversations[0]
-                run = self._runs.setdefault(step["run"], RunOf(step["run"], conversation))
+                run = self._runs.setdefault(step["run"], RunOf(step["run"], self._conversation()))
                 run.refused = refused.code
-        if self._stage.alive:
-            await self._quiet()
+
+    def _conversation(self) -> str:
+        """Return the conversation that steps mean which name none."""
+        return self._touched or self._conversations[-1]
 
     async def step_conversation(self, step: dict[str, Any]) -> None:
         name = step["id"]
@@ -176,7 +202,7 @@ class Play:
         await self._stage.do("create", conversation=name, messages=messages, head=head)
 
     async def step_send(self, step: dict[str, Any]) -> None:
-        conversation = step.get("conversation") or self._conversations[0]
+        conversation = step.get("conversation") or self._conversation()
         run = self._runs.setdefault(step["run"], RunOf(step["run"], conversation))
         name, text = step.get("message"), step["text"]
         parent = step.get("parent", "active")
@@ -243,7 +269,7 @@ class Play:
             run.chain.append(real)
 
     async def step_cancel(self, step: dict[str, Any]) -> None:
-        run = self._runs[step["run"]]
+        run = self._runs[step["run"]] if "run" in step else list(self._runs.values())[-1]
         if run.chain:
             reason = step.get("reason") or "canceled"
             await self._stage.do("cancel", conversation=run.conversation, run=run.id, reason=reason)
@@ -291,17 +317,19 @@ class Play:
 
     async def step_block(self, step: dict[str, Any]) -> None:
         exchange = await self._exchange(self._runs[step["run"]], step.get("attempt"))
-        state = step.get("state") or step.get("to") or step.get("status") or "complete"
-        call = step.get("tool_call") or (step if {"name", "call", "call_id"} & step.keys() else {})
+        words = [step.get(key) for key in ("state", "to", "status") if key in step]
+        is_open = "open" in words or step.get("open") is True
+        call = step.get("tool_call") or step
+        call_id = call.get("call") or call.get("call_id") or call.get("id")
         if exchange is None:
             self._arrived(step, False)
-        elif call:
-            call_id = call.get("id") or call.get("call") or call.get("call_id") or "call-1"
+        elif call is not step or call_id or step.get("kind") == "tool_call" or "name" in step:
             given = call.get("arguments", {})
-            whole = given if isinstance(given, str) else json.dumps(given)
-            half = isinstance(given, str) or state != "open"
-            text = whole if half else whole[: max(1, len(whole) - 1)]
-            self._arrived(step, await exchange.call(call_id, call.get("name", "tool"), text))
+            text = given if isinstance(given, str) else json.dumps(given)
+            if is_open and not isinstance(given, str):
+                text = text[: max(1, len(text) - 1)]
+            name = call.get("name") or next(iter(self._given.get("tools") or ()), "tool")
+            self._arrived(step, await exchange.call(call_id or "call-1", name, text))
         else:
             text = step.get("text") or ""
             rest = text[len(exchange.text) :] if text.startswith(exchange.text) else text
@@ -364,19 +392,14 @@ class Play:
         elif step.get("terminated"):
             again = self._retried_next(run)
             code = step.get("error") or "provider_error"
-            await exchange.refuse(code, status=503 if again else 400, again=again)
+            await exchange.refuse(code, status=503 if again else 400)
         else:
             await exchange.cut()
 
     def _retried_next(self, run: RunOf) -> bool:
         """Say whether the case goes on with another attempt of this run."""
         for step in self._steps[self._position + 1 :]:
-            if step.get("run") == run.name and step["op"] in (
-                "retry",
-                "fail",
-                "complete",
-                "cancel",
-            ):
+            if step.get("run") == run.name and step["op"] in ("retry", "fail", "complete"):
                 return bool(step["op"] == "retry")
         return False
 
@@ -457,9 +480,9 @@ class Play:
         await self._stage.do("open", gate=f"send {run.id}")
         async with asyncio.timeout(ARRIVAL_S):
             while len(self._provider.of(run.conversation)) == seen:
-                if not await self._provider.changed(0.05):
-                    if (await self._row(run.id))["status"] in ENDED:
-                        return None  # it was canceled: nothing leaves any more
+                came = await self._provider.changed(0.05)
+                if not came and (await self._row(run.id))["status"] in ENDED:
+                    return None  # it was canceled: nothing leaves any more
         exchange = self._provider.of(run.conversation)[-1]
         run.exchanges.append((run.attempt, exchange))
         await self._quiet()
@@ -531,7 +554,7 @@ class Play:
         await self._quiet()
         steps, self._meanwhile = self._meanwhile, []
         for step in steps:
-            await getattr(self, f"step_{step['op']}")(step)
+            await self._carry_out(getattr(self, f"step_{step['op']}"), step)
 
     async def step_sweep(self, _: dict[str, Any]) -> None:
         await self._stage.do("sweep")
@@ -562,7 +585,7 @@ class Play:
     async def step_reload(self, step: dict[str, Any]) -> None:
         """The page is loaded again: the screen is empty, and is filled by what the server tells."""
         screen = self._screens.setdefault(step["client"], Screen(step["client"]))
-        follows, conversation = screen.run, step.get("conversation") or self._conversations[0]
+        follows, conversation = screen.run, step.get("conversation") or self._conversation()
         screen.clear()
         open_runs = [r.id for r in (await self._rows())[conversation].runs if r.status in OPEN_RUN]
         run = follows or (open_runs[-1] if open_runs else None)
@@ -586,15 +609,20 @@ class Play:
             if run.chain and self._stage.alive and run.live is None:
                 await self._demand(run)
 
-    async def facts(self, *expects: dict[str, Any]) -> Facts:
-        """Return what can be seen now; `expects` say whose requests have to be looked at."""
+    async def look(self, *expects: dict[str, Any]) -> Facts:
+        """Return what can be seen now; `expects` say what has to be looked at closely."""
+        keys = {key for expect in expects for key in expect}
+        if "model_calls" in keys:
+            await self.release()
+        if keys & {"quarantined", "quarantined_at_least"}:
+            await self._let_grace_pass()
         asked: dict[str, Asked] = {}
         for expect in expects:
             name = expect.get("request_of")
-            if name is None and not expect.keys() & (REQUEST_KEYS | {"history_contains_partial"}):
+            if name is None and not expect.keys() & NEXT_KEYS:
                 continue
             if name is None or name == "next":
-                asked["next"] = await self._next()
+                asked["next"] = asked.get("next") or await self._next()
             else:
                 asked[name] = await self._request(name)
         rows = await self._rows()
@@ -617,9 +645,15 @@ class Play:
             kept_texts=self._kept_texts(rows),
         )
 
+    async def _let_grace_pass(self) -> None:
+        """Let the engine hang up on what was canceled: what was on its way has arrived by then."""
+        for run in self._runs.values():
+            if self._stage.alive and run.live and (await self._row(run.id))["status"] in ENDED:
+                await self._stage.do("advance", seconds=GRACE_S)
+                return
+
     async def _next(self) -> Asked:
-        conversation = self._conversations[-1]
-        return await follow_up(self._start(), conversation, self._now_ms)
+        return await follow_up(self._start(), self._conversation(), self._now_ms)
 
     async def _request(self, name: str) -> Asked:
         run = self._runs.get(name)
@@ -697,7 +731,7 @@ class Play:
         said = self._said.get(message)
         if said is not None:
             return said.conversation
-        return str(step.get("conversation") or self._conversations[0])
+        return str(step.get("conversation") or self._conversation())
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
@@ -741,5 +775,5 @@ def _fields(message: dict[str, Any]) -> dict[str, Any]:
         "text": text,
         "calls": calls,
         "results": results,
-        "status": message.get("status", "success"),
+        "status": STATUSES.get(message.get("status", "success"), "error"),
     }

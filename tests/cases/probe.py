@@ -16,13 +16,12 @@ from typing import Any, Final
 
 import msgspec
 
-from tests.cases.facts import Asked, text_of
+from tests.cases.facts import PROBE_ANSWER, Asked, text_of
 from tests.cases.player import Start
 from tests.cases.provider import Exchange, HeldProvider
 from tests.cases.stage import Refused, Stage
 
 FOLLOW_UP: Final = "(a plain follow-up)"
-ANSWER: Final = "(an answer to the probe)"
 TRIES: Final = 8
 DEADLINE_S: Final = 601.0
 
@@ -45,7 +44,7 @@ def _copy(db: str, copy: Path) -> None:
 
 
 async def _answer(exchange: Exchange) -> None:
-    await exchange.say(ANSWER)
+    await exchange.say(PROBE_ANSWER)
     await exchange.finish("stop")
 
 

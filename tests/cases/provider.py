@@ -94,17 +94,16 @@ class Exchange:
         self.over = True
         return delivered
 
-    async def refuse(self, code: str, *, status: int, again: bool) -> bool:
+    async def refuse(self, code: str, *, status: int) -> bool:
         """Say a definite no: with `status`, or as an error event where the answer has begun."""
         error = {"message": f"The provider says {code}.", "type": code, "code": code, "param": None}
         body = json.dumps({"error": error}).encode()
         if self.begun:
             delivered = await self._send(_chunked(b"data: " + body + b"\n\n") + b"0\r\n\r\n")
         else:
-            wait = b"retry-after: 0\r\n" if again else b""
             head = f"HTTP/1.1 {status} No\r\ncontent-type: application/json\r\n".encode()
             length = f"content-length: {len(body)}\r\n\r\n".encode()
-            delivered = await self._send(head + wait + length + body)
+            delivered = await self._send(head + length + body)
         self.over = True
         return delivered
 
