@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import shutil
 import sqlite3
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -81,10 +80,11 @@ class _Report:
             self.facts["model"] = settings.models.get().name
         except AntiphonError as error:
             self._wrong(error)
-        for name in settings.models.names():
-            with suppress(NotFound):
-                if settings.models.get(name).missing_key:
-                    self.notes.append(f"model {name}: its key is missing")
+        self.notes += [
+            f"model {name}: the environment has no {model.missing_key}"
+            for name, model in settings.models.named.items()
+            if model.missing_key
+        ]
         if has_wal_reset_bug(sqlite3.sqlite_version_info):
             self.notes.append(
                 f"SQLite {sqlite3.sqlite_version} can damage a database that two connections "

@@ -1,0 +1,134 @@
+"""`antiphon doctor`: it finds what was damaged, and damages nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.commands import Place, killed_in_mid_answer
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(tmp_path)
+    place.say("hello", "/regenerate", 'tool dice {"sides": 6}', more=("--tools", "demo"))
+    return place
+
+
+def damage(place: Place, statement: str, *values: Any) -> None:
+    with closing(sqlite3.connect(place.db)) as db:
+        assert db.execute(statement, values).rowcount > 0
+        db.commit()
+
+
+def test_a_sound_database_is_found_sound(place: Place) -> None:
+    told = place.do("doctor")
+    assert told.code == 0
+    assert "✓ messages    7 hashed again" in told.out
+    assert "✓ manifests   4 hashed again" in told.out
+    assert "✓ requests    1 rendered again, to the same bytes" in told.out
+    assert told.out.rstrip().endswith("Nothing is wrong.")
+    report = place.do("doctor", "--json").json
+    assert report["ok"] is True
+    assert report["problems"] == []
+    assert report["facts"]["sqlite"] == sqlite3.sqlite_version
+
+
+@pytest.mark.req("M28")
+@pytest.mark.parametrize(
+    ("statement", "code"),
+    [
+        (
+            "UPDATE message SET blocks = CAST(replace(blocks, 'hello', 'hallo') AS BLOB) "
+            "WHERE rowid = (SELECT min(place) FROM message)",
+            "message_digest",
+        ),
+        (
+            "UPDATE message SET digest = zeroblob(32) "
+            "WHERE rowid = (SELECT max(place) FROM message)",
+            "message_digest",
+        ),
+        (
+            "UPDATE message SET path_digest = zeroblob(32) "
+            "WHERE rowid = (SELECT min(place) FROM message)",
+            "path_digest",
+        ),
+        (
+            "UPDATE message SET blocks = x'ff' WHERE rowid = (SELECT max(place) FROM message)",
+            "unreadable",
+        ),
+        ("UPDATE manifest SET model_revision = 'another'", "manifest_digest"),
+        ("UPDATE content SET data = CAST(data || ' ' AS BLOB)", "content_digest"),
+        ("DELETE FROM content", "content_missing"),
+        ("UPDATE conversation SET head = 'msg_nowhere'", "dangling"),
+        ("UPDATE conversation SET slot = 'run_nowhere'", "dangling"),
+        ("UPDATE conversation SET active_operation = 'op_nowhere'", "dangling"),
+        ("DELETE FROM event WHERE place = (SELECT max(place) - 1 FROM event)", "event_gap"),
+        ("UPDATE run SET session = 'x', place = place + 1000 WHERE 1", "dangling_row"),
+    ],
+)
+def test_whatever_was_changed_behind_our_back_is_found(
+    place: Place, statement: str, code: str
+) -> None:
+    damage(place, statement)
+    told = place.do("doctor")
+    assert told.code == 1, told.out
+    assert code in {problem["code"] for problem in place.do("doctor", "--json").json["problems"]}
+    assert f"✗ {code}" in told.out
+
+
+def test_a_damaged_file_is_one_clear_problem(place: Place) -> None:
+    with closing(sqlite3.connect(place.db)) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    data = bytearray(place.db.read_bytes())
+    for at in range(4096, len(data) - 512, 1024):
+        data[at : at + 512] = b"\xa5" * 512
+    place.db.write_bytes(data)
+    told = place.do("doctor", "--json")
+    assert told.code == 1
+    assert {problem["code"] for problem in told.json["problems"]} <= {"file_damaged", "corrupt"}
+    place.db.write_bytes(b"this is no database at all" * 1000)
+    told = place.do("doctor", "--json")
+    assert told.code == 1
+    assert [problem["code"] for problem in told.json["problems"]] == ["not_a_database"]
+
+
+def test_what_a_dead_process_left_is_worth_knowing_and_not_wrong(place: Place) -> None:
+    with killed_in_mid_answer(place, "/hold"):
+        told = place.do("doctor", "--json")
+    assert told.code == 0
+    assert any("1 dispatch left by a process that died" in note for note in told.json["notes"])
+
+
+def test_settings_that_cannot_be_read_are_a_problem(place: Place) -> None:
+    place.config = place.folder / "antiphon.toml"
+    place.config.write_text("colour = 1\n", encoding="utf-8")
+    told = place.do("doctor")
+    assert told.code == 1
+    assert "✗ unknown_setting" in told.out
+    place.config.write_text(
+        '[models.fast]\napi_key_env = "NO_SUCH_KEY"\nmodel = "m"\n', encoding="utf-8"
+    )
+    told = place.do("doctor")
+    assert told.code == 1
+    assert "✗ key_missing" in told.out
+
+
+def test_no_database_yet_is_nothing_wrong(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    told = place.do("doctor")
+    assert told.code == 0
+    assert "There is no database yet" in told.out
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_changes_nothing(place: Place) -> None:
+    before = {path.name: path.read_bytes() for path in place.folder.iterdir()}
+    place.do("doctor")
+    after = {path.name: path.read_bytes() for path in place.folder.iterdir()}
+    assert after.keys() == before.keys()
+    assert {n for n in after if after[n] != before[n] and not n.endswith("-shm")} == set()
