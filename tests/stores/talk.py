@@ -47,6 +47,7 @@ from antiphon.core.ids import (
     OperationId,
     RunId,
     SessionId,
+    TenantId,
 )
 from antiphon.core.manifest import Manifest, Purpose, manifest_digest
 from antiphon.core.records import Attempt, CallState, Conversation, Run, RunKind, Runner, RunOptions
@@ -87,6 +88,11 @@ class Talk:
         await talk.do(CreateConversation(**talk.head(), tenant=LOCAL_TENANT, session=talk.session))
         talk.key = await store.tenant_key(LOCAL_TENANT)
         return talk
+
+    @staticmethod
+    def tenant() -> TenantId:
+        """Whose conversations these are."""
+        return LOCAL_TENANT
 
     def head(self) -> dict[str, Any]:
         """What every command of this conversation carries."""
