@@ -10,7 +10,7 @@ pulls in nothing of the others.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 __version__ = "0.1.0"
 
@@ -78,11 +78,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'antiphon' has no attribute {name!r}")
-    return getattr(import_module(f"antiphon.{home}"), name)
+    value: object = getattr(import_module(f"antiphon.{home}"), name)
+    return value
 
 
 def __dir__() -> list[str]:

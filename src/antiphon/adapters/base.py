@@ -22,6 +22,7 @@ from antiphon.core.ids import CallId, ConversationId, Digest
 from antiphon.core.manifest import Policy, ToolDeclaration, WireRequest
 from antiphon.core.profile import Profile
 from antiphon.core.recovery import Rung
+from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
 
 SEALED_BYTES: Final = 64 * 1024
 
@@ -163,8 +164,8 @@ class Adapter(Protocol):
             InvalidInput: An option that this dialect cannot say; `at` names it.
         """
 
-    def reader(self, content_type: str) -> Reader:
-        """Return a reader for an answer of this content type."""
+    def reader(self, content_type: str, limits: Limits = DEFAULT_LIMITS) -> Reader:
+        """Return a reader for an answer of this content type, no larger than `limits`."""
 
     def classify(
         self, status: int, headers: Mapping[str, str], body: bytes, now_ms: int

@@ -13,7 +13,7 @@ as one attempt, and what a foreign attempt sends never reaches it.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, assert_never
 

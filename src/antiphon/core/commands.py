@@ -33,8 +33,8 @@ from antiphon.core.records import (
     Conversation,
     Run,
     RunKind,
-    RunOptions,
     Runner,
+    RunOptions,
     RunStatus,
 )
 
@@ -264,8 +264,10 @@ class ConflictAnswer(Command[Attempt]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refuse(Command[Attempt]):
-    """Table rows 8 and 12: a definite no, or (`not_sent`) no byte left. To FAILED, or back
-    to UNKNOWN where this was not the first sending."""
+    """Table rows 8 and 12: a definite no, or (`not_sent`) no byte left.
+
+    To FAILED, or back to UNKNOWN where this was not the first sending.
+    """
 
     operation: OperationId
     generation: int
@@ -415,8 +417,11 @@ class FinishCall(Command[Call]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoseCall(Command[Call]):
-    """EXECUTING with a stale owner or past its deadline: back to PENDING where the tool is
-    read-only or idempotent, else UNKNOWN, and the run waits with end code `tool_unknown`."""
+    """EXECUTING with a stale owner or past its deadline.
+
+    Back to PENDING where the tool is read-only or idempotent; else UNKNOWN, and the run waits
+    with end code `tool_unknown`.
+    """
 
     run: RunId
     call_id: CallId

@@ -24,9 +24,14 @@ MAX_JSON_DEPTH: Final = 128
 class Hasher(Protocol):
     """A running digest that can be forked, so that a long prefix is hashed once."""
 
-    def update(self, data: bytes, /) -> None: ...
-    def copy(self) -> Hasher: ...
-    def hexdigest(self) -> str: ...
+    def update(self, data: bytes, /) -> None:
+        """Take `data` in."""
+
+    def copy(self) -> Hasher:
+        """Return one that stands where this one stands."""
+
+    def hexdigest(self) -> str:
+        """Return the digest of what was taken in so far."""
 
 
 def hasher(key: bytes, domain: str) -> Hasher:

@@ -37,9 +37,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return `findings` by position, then severity; the first is the reason for a refusal."""
-    return tuple(
-        sorted(findings, key=lambda f: (f.position, f.severity is not Severity.ERROR))
-    )
+    return tuple(sorted(findings, key=lambda f: (f.position, f.severity is not Severity.ERROR)))
 
 
 GRAPH_CODES: Final = (

@@ -209,6 +209,7 @@ class Dispatcher:
                 tools=target.checks,
                 commit_truncated=world.settings.commit_truncated,
                 known_call_ids=world.lines.call_ids(run.conversation),
+                limits=world.settings.limits,
             ),
             idle_s=world.settings.idle_timeout_s,
         )

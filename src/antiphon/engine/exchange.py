@@ -194,7 +194,9 @@ class Exchange:
                 fence=self._world.fence,
             )
         )
-        reader = self._adapter.reader(reply.headers.get("content-type", ""))
+        reader = self._adapter.reader(
+            reply.headers.get("content-type", ""), self._world.settings.limits
+        )
         assembler, live = self._assembler, self.live
         cut: Cut | None = None
         try:

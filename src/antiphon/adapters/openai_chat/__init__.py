@@ -21,6 +21,7 @@ from antiphon.core.ids import ConversationId
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.profile import Profile, with_facts
 from antiphon.core.recovery import Rung
+from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
 
 VERSION: Final = 1
 
@@ -68,9 +69,9 @@ class OpenAIChat:
         """Return an empty line for requests of this policy and these tools."""
         return ChatLine(self.profile, self._wire, policy, tools, key=key, conversation=conversation)
 
-    def reader(self, content_type: str) -> Reader:
-        """Return a reader for an answer of this content type."""
-        return read.Reader(content_type=content_type)
+    def reader(self, content_type: str, limits: Limits = DEFAULT_LIMITS) -> Reader:
+        """Return a reader for an answer of this content type, no larger than `limits`."""
+        return read.Reader(content_type, limits)
 
     def classify(
         self, status: int, headers: Mapping[str, str], body: bytes, now_ms: int
