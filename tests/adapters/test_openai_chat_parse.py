@@ -23,7 +23,7 @@ from antiphon.core.blocks import (
     Trust,
     Unknown,
 )
-from antiphon.core.findings import Finding
+from antiphon.core.findings import Finding, ordered
 from antiphon.core.manifest import Policy
 from antiphon.core.rules import check
 from antiphon.errors import InvalidInput
@@ -183,6 +183,20 @@ def test_what_is_wrong_with_a_message_is_found_at_its_place(
     first = {"role": "user", "content": "hi"}
     assert judged(first, message) == [(code, at)]
     assert judged(first, message, first) == [(code, at)]
+
+
+def test_what_is_no_message_is_found_in_its_turn_among_the_others() -> None:
+    orphan = {"role": "tool", "tool_call_id": "a", "content": "1"}
+    two = {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "odd"}]}
+    request = {"messages": [{"role": "user", "content": "x"}, two, 5, {**orphan}, "hi"]}
+    made = CHAT.parse(request)
+    found = ordered([*made.findings, *check(made.messages, CHAT.profile, mapped=False)])
+    assert [made.places.get(f.at, f.at) for f in found] == [
+        "messages[1].content[1]",
+        "messages[2]",
+        "messages[3]",
+        "messages[4]",
+    ]
 
 
 def test_every_call_and_part_is_found_at_its_own_place() -> None:

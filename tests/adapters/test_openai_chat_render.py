@@ -184,6 +184,57 @@ def test_a_copy_goes_its_own_way(shared: list[int], own: list[int]) -> None:
     assert b"".join(again.chunks) == before.request.body
 
 
+def test_a_copy_made_while_a_message_waits_for_results_keeps_its_own() -> None:
+    messages = line(user(), asks("a", "b"), user("hurry"), answer("a"), answer("b"))
+    trunk = CHAT.line(POLICY, (), key=KEY)
+    for message in messages[:2]:
+        trunk.feed(message)
+    branch = trunk.copy()
+    branch.feed(messages[2])
+    for made in (trunk, branch):
+        for message in messages[3:]:
+            made.feed(msgspec.structs.replace(message, parent=None))
+    assert [m["content"] for m in sent(trunk.finish())] == ["hello", None, "done", "done"]
+    assert [m["content"] for m in sent(branch.finish())][-1] == "hurry"
+
+
+def test_a_copy_names_calls_of_its_own() -> None:
+    adapter = registry.get("openai-chat", {"call_id_pattern": "^[a-zA-Z0-9]{9}$"})
+    messages = line(user(), asks("long id 1"), answer("long id 1"))
+    trunk = adapter.line(POLICY, (), key=KEY)
+    trunk.feed(messages[0])
+    branch = trunk.copy()
+    for message in messages[1:]:
+        branch.feed(message)
+    short = sent(branch.finish())[2]["tool_call_id"]
+    trunk.feed(asks(short, id="m2", parent="m1"))
+    trunk.feed(answer(short, id="m3", parent="m2"))
+    assert sent(trunk.finish())[2]["tool_call_id"] == short
+
+
+def test_what_followed_one_turns_results_does_not_follow_anothers() -> None:
+    picture = Image(media_type="image/png", data=PNG)
+    messages = sent(
+        rendered(
+            user("1"), asks("a"), user("hurry"), answer("a", picture),
+            user("2"), asks("b"), user("again"), answer("b", picture), user("3"),
+        )
+    )  # fmt: skip
+    roles = ["user", "assistant", "tool", "user", "user"]
+    assert [m["role"] for m in messages] == [*roles, *roles, "user"]
+    assert [m["content"] for m in messages if isinstance(m["content"], str) and m["role"] == "user"] == [
+        "1", "hurry", "2", "again", "3",
+    ]  # fmt: skip
+    assert [len(m["content"]) for m in messages if isinstance(m["content"], list)] == [2, 2]
+
+
+def test_options_go_out_in_one_order_however_they_were_given() -> None:
+    a, b = msgspec.Raw(b"1"), msgspec.Raw(b"2")
+    one = rendered(user(), policy=msgspec.structs.replace(POLICY, extra={"seed": a, "n": b}))
+    other = rendered(user(), policy=msgspec.structs.replace(POLICY, extra={"n": b, "seed": a}))
+    assert one.request.body == other.request.body
+
+
 def test_a_long_body_is_few_pieces_that_are_never_joined_again() -> None:
     made = CHAT.line(POLICY, (), key=KEY)
     messages = line(*(user("x" * 1000) if n % 2 else model("y" * 1000) for n in range(2000)))
@@ -192,6 +243,7 @@ def test_a_long_body_is_few_pieces_that_are_never_joined_again() -> None:
     first = made.finish().request
     made.feed(user("more", id="last", parent=messages[-1].id))
     second = made.finish().request
+    assert len(json.loads(first.body)["messages"]) == 2000
     assert len(first.chunks) < 50
     assert all(a is b for a, b in zip(first.chunks[:-1], second.chunks, strict=False))
 
@@ -418,6 +470,17 @@ def test_ids_are_respelled_reversibly_and_the_same_in_every_request(ids: list[st
     assert [back.get(s, s) for s in spelled] == ids
     later = rendered(user("other"), model(), user(), asks(ids[-1]), answer(ids[-1]), **facts)
     assert sent(later)[3]["tool_calls"][0]["id"] == spelled[-1]
+
+
+@pytest.mark.req("M26")
+def test_ids_stay_apart_where_there_are_few_to_choose_from() -> None:
+    ids = [f"a long call id {n}" for n in range(30)]
+    facts: Any = {"call_id_max": 1}
+    messages = sent(rendered(user(), asks(*ids), *map(answer, ids), **facts))
+    spelled = [c["id"] for c in messages[1]["tool_calls"]]
+    assert len(set(spelled)) == 30
+    assert {len(s) for s in spelled} == {1}
+    assert [m["tool_call_id"] for m in messages[2:]] == spelled
 
 
 def test_an_id_that_looks_like_a_respelled_one_is_respelled_itself() -> None:

@@ -109,6 +109,14 @@ EXAMPLES = [
     ),
     Example(
         code="role_order",
+        at="m5",
+        facts={"alternation": "strict"},
+        broken=line(user(), asks("a"), answer("a"), model("one"), model("two")),
+        whole=line(user(), asks("a"), answer("a"), model("one and two")),
+        mapped=True,
+    ),
+    Example(
+        code="role_order",
         at="m4",
         facts={"after_tool": ["assistant"]},
         broken=line(user(), asks("a"), answer("a"), user()),
@@ -356,6 +364,15 @@ def test_every_code_of_this_release_has_an_example() -> None:
 )
 def test_what_this_provider_accepts_is_accepted(legal: list[Message]) -> None:
     assert check(legal, OPENAI_CHAT, mapped=False) == ()
+
+
+def test_how_a_line_ends_is_found_at_its_very_end() -> None:
+    prefill = with_facts(OPENAI_CHAT, {"prefill": "unsupported"})
+    found = check(line(user(), model("a", Refusal(text="b"), IMAGE)), prefill, mapped=False)
+    assert [(f.code, f.position) for f in found] == [
+        ("block_not_allowed", 3),
+        ("must_end_with_user", 3),
+    ]
 
 
 def test_a_call_id_that_some_deployments_refuse_is_noted_and_not_refused() -> None:

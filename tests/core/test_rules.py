@@ -364,6 +364,16 @@ def test_findings_come_by_place_so_that_the_first_is_the_reason() -> None:
     assert [f.position for f in found] == sorted(f.position for f in found)
 
 
+@pytest.mark.req("M40", "M79", "M80")
+def test_two_results_of_a_call_that_nobody_made_are_an_orphan_and_its_double() -> None:
+    found = check(line(user(), answer("a"), answer("a"), answer("a")))
+    assert [(f.code, f.at) for f in found] == [
+        ("orphan_tool_result", "m2.0"),
+        ("duplicate_tool_result", "m3.0"),
+        ("duplicate_tool_result", "m4.0"),
+    ]
+
+
 @pytest.mark.req("M35")
 def test_a_pending_call_is_shown_as_a_state_and_refused_only_as_a_request() -> None:
     checker = LineChecker()

@@ -94,6 +94,12 @@ def test_the_audit_keeps_everything_about_a_block_but_what_it_says() -> None:
     assert records[0].digest != block_digest(b"another tenant", Text(text="secret rule"))
 
 
+@pytest.mark.req("M4", "M21")
+def test_a_tools_words_are_a_tools_whoever_handed_them_in() -> None:
+    one = made(user(), asks("a"), answer("a", trust=Trust.USER))
+    assert [r.trust for r in one.records(KEY)] == [Trust.USER, Trust.MODEL, Trust.TOOL]
+
+
 @pytest.mark.req("M5")
 def test_each_call_is_an_edge_to_its_result() -> None:
     one = made(

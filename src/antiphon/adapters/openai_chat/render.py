@@ -194,7 +194,7 @@ class ChatLine:
         last = self._turn
         if last is None:
             self._turn = turn
-        elif turn["role"] == last["role"] != "tool" and "tool_calls" not in last:
+        elif turn["role"] == last["role"] != "tool":
             self._map("merged_same_role", at, f"into the {turn['role']} message before it")
             if turn.get("name") != last.get("name"):
                 self._map("name_dropped", at)
