@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from antiphon.adapters.openai_chat.profile import PROFILES
+from antiphon.adapters.openai_chat.profile import PROFILES, WIRE_FACTS
 from antiphon.core.findings import GRAPH_CODES, PROFILE_CODES
 from antiphon.core.profile import FACTS, Profile
 from antiphon.core.reasons import REASONS
@@ -47,7 +47,8 @@ FACTS_HEAD = """
 ## What may be stated about a model
 
 A profile describes a dialect. What is known of one model beyond that is stated as facts, in the configuration
-(`facts = {{ ... }}`) or in the `model_profile` of a document given to `antiphon lint`: {facts}.
+(`facts = {{ ... }}`) or in the `model_profile` of a document given to `antiphon lint`: {facts}. How a server that
+speaks the dialect spells a request is stated the same way: {wire}.
 """
 
 
@@ -100,7 +101,10 @@ def table() -> Iterator[str]:
 
 def facts() -> str:
     """Return the section on facts."""
-    return FACTS_HEAD.format(facts=", ".join(f"`{fact}`" for fact in FACTS))
+    return FACTS_HEAD.format(
+        facts=", ".join(f"`{fact}`" for fact in FACTS),
+        wire=", ".join(f"`{fact}`" for fact in WIRE_FACTS),
+    )
 
 
 def main(arguments: list[str]) -> int:
