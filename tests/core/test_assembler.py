@@ -271,6 +271,11 @@ def test_a_call_that_comes_with_the_id_of_an_earlier_one_is_given_another() -> N
     assert assemble(*call(), TOOLS, known_call_ids=["c0"]).committable
 
 
+def test_two_calls_of_one_answer_share_no_id_even_where_the_line_has_it_already() -> None:
+    twice = assemble(*call(), *call(block=4), TOOLS, known_call_ids=["c1"])
+    assert withheld(twice) == "duplicate_call_id"
+
+
 def test_two_settled_finishes_do_not_contradict_each_other() -> None:
     assert assemble(*call(), STOP, TOOLS).committable
     assert assemble(text("x"), STOP, STOP).committable

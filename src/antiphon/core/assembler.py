@@ -436,18 +436,16 @@ class Assembler:
         for (block, held), text in zip(self._held_calls(), arguments, strict=True):
             if not held.name:
                 raise _malformed("A call came without the name of its tool.")
-            call_id = held.call_id
-            if not call_id:
-                call_id = self._made_id(block, "missing_call_id")
-            elif call_id in self._known_call_ids:
-                call_id = self._made_id(block, "reused_call_id")
+            call_id = held.call_id or self._made_id(block, "missing_call_id")
             if call_id in seen:
                 raise _Uncommittable(
                     "duplicate_call_id",
-                    f"The id {call_id!r} belongs to another call already.",
+                    f"Two calls of the answer have the id {call_id!r}.",
                     retryable=True,
                 )
             seen.add(call_id)
+            if call_id in self._known_call_ids:
+                call_id = self._made_id(block, "reused_call_id")
             check = None if self._tools is None else self._tools.get(held.name)
             calls.append(
                 ToolCall(
