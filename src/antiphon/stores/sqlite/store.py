@@ -111,7 +111,7 @@ class SqliteStore:
     def submit(self, command: Command[R]) -> Awaitable[R | Denied]:
         """Queue a command without waiting; later ones of this process come after it."""
         future = self._put(partial(carry_out, command=command), waits=False)
-        return _Submitted(future, self._writable().nudge)
+        return _Submitted(future, self._writable().hurry)
 
     def _put(
         self, work: Callable[[Transaction], Any], *, waits: bool = True

@@ -1,10 +1,10 @@
 """The writer: one thread, one connection, one commit for all that waits.
 
-While a commit is being flushed, requests gather; the next transaction takes up to 128 of
-them, each in a savepoint of its own, so that one that fails leaves no trace and the others go
-on. Only after the commit does any caller hear of its result. There is no timer: the flush
-before is the window in which a batch gathers. The one exception are requests that nobody
-waits for (`submit`): alone they linger for a moment, to ride along with the next that comes.
+While a commit is being flushed, requests gather; the next transaction takes them all, about 128
+at most, each in a savepoint of its own, so that one that fails leaves no trace and the others
+go on. Only after the commit does any caller hear of its result. The flush before is the window
+in which a batch gathers. Only requests that nobody waits for (`submit`) know a timer: they are
+held for a moment, to ride along with the next that comes.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ class Writer:
         self._new_key = new_key
         self._publish = publish
         self._linger_s = linger_s
-        self._queue: queue.SimpleQueue[Request | None] = queue.SimpleQueue()
+        self._held: list[Request] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._queue: queue.SimpleQueue[list[Request] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="antiphon-writer", daemon=True)
         self._closed = False
 
@@ -78,17 +80,26 @@ class Writer:
         """Queue a request; called on the loop."""
         if self._closed:
             raise StoreError("The store is closed.", code="store_closed")
-        self._queue.put(request)
+        self._held.append(request)
+        if request.waits:
+            self.hurry()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(self._linger_s, self.hurry)
 
-    def nudge(self) -> None:
-        """Somebody waits after all for what was queued: do not linger."""
-        if not self._closed:
-            self._queue.put(_NUDGE)
+    def hurry(self) -> None:
+        """Let what was queued linger no longer: somebody waits for it after all."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._held:
+            self._queue.put(self._held)
+            self._held = []
 
     def stop(self) -> None:
         """Take no more requests; what was queued is still carried out."""
         if not self._closed:
             self._closed = True
+            self.hurry()
             self._queue.put(None)
 
     def join(self) -> None:
@@ -107,23 +118,16 @@ class Writer:
     def _gather(self) -> tuple[list[Request], bool]:
         """Return the next requests, and whether more may come."""
         batch: list[Request] = []
-        somebody_waits = False
-        while len(batch) < BATCH:
+        more = self._queue.get()
+        while more is not None:
+            batch += more
+            if len(batch) >= BATCH:
+                return batch, True
             try:
-                if somebody_waits:
-                    request = self._queue.get_nowait()
-                else:
-                    request = self._queue.get(timeout=self._linger_s if batch else None)
+                more = self._queue.get_nowait()
             except queue.Empty:
-                break
-            if request is None:
-                return batch, False
-            if request is _NUDGE:
-                somebody_waits = bool(batch)
-                continue
-            batch.append(request)
-            somebody_waits = somebody_waits or request.waits
-        return batch, True
+                return batch, True
+        return batch, False
 
     def _commit(self, batch: list[Request]) -> None:
         news = News()
@@ -234,6 +238,3 @@ def _is_fatal(error: sqlite3.Error) -> bool:
         sqlite3.SQLITE_READONLY,
         sqlite3.SQLITE_BUSY,
     )
-
-
-_NUDGE: Final = Request(work=lambda tx: None, future=None)  # type: ignore[arg-type] # never delivered
