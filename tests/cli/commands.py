@@ -85,6 +85,14 @@ class Place:
                 code, raw.decode("utf-8", "replace"), err.getvalue().decode("utf-8", "replace"), raw
             )
 
+    def files(self) -> dict[str, bytes]:
+        """Return what lies in the folder, but for the files that SQLite keeps for its readers."""
+        return {
+            path.name: path.read_bytes()
+            for path in self.folder.iterdir()
+            if not path.name.endswith(("-shm", "-wal"))
+        }
+
     def say(self, *lines: str, more: tuple[str, ...] = ()) -> Told:
         """Type lines into a chat that goes on in the newest conversation."""
         return self.do("chat", "-c", *more, given="".join(f"{line}\n" for line in lines))

@@ -163,12 +163,10 @@ def test_deleted_messages_are_counted_among_what_stayed_out(place: Place) -> Non
 
 
 def test_nothing_is_changed_by_looking(branched: Place) -> None:
-    before = branched.db.read_bytes()
-    names = sorted(path.name for path in branched.folder.iterdir())
+    before = branched.files()
     for more in ([], ["--json"], [branched.tree()["conversation"]["id"]]):
         assert branched.do("show", *more).code == 0
-    assert branched.db.read_bytes() == before
-    assert sorted(path.name for path in branched.folder.iterdir()) == names
+    assert branched.files() == before
 
 
 def test_a_message_cannot_play_with_the_terminal(place: Place) -> None:
