@@ -6,8 +6,10 @@ import asyncio
 import gc
 import gzip
 import logging
+import ssl
 import traceback
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +30,7 @@ from tests.support.upstream import (
 )
 
 KEY = "sk-never-printed"
+SELF_SIGNED = Path(__file__).parents[1] / "support" / "self_signed.pem"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
 
 
@@ -112,6 +115,16 @@ async def test_a_connection_closed_in_the_secure_greeting_is_not_sent(
             await send(transport, request(upstream.url.replace("http:", "https:")), written)
     assert caught.value.code in ("connect", "tls")
     assert written.times == 0
+
+
+async def test_a_certificate_that_nobody_vouches_for_is_not_sent(transport: HttpTransport) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(SELF_SIGNED)
+    written = Sent()
+    async with RawUpstream(tls=context) as upstream:
+        with pytest.raises(NotSent) as caught:
+            await send(transport, request(upstream.url), written)
+    assert (caught.value.code, written.times, upstream.requests) == ("tls", 0, [])
 
 
 async def test_a_greeting_that_is_never_answered_ends_at_the_connect_timeout(

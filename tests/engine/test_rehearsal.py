@@ -7,6 +7,7 @@ import base64
 import json
 import re
 import signal
+import subprocess
 import sys
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -23,6 +24,8 @@ from antiphon.engine.models import REHEARSAL_HOST, REHEARSAL_MODEL
 from antiphon.engine.ports import Cut, Reply
 from antiphon.engine.rehearsal import RehearsalServer, ScriptMismatch
 from antiphon.engine.rehearsal_model import WORDS, Answer, Break, Hold, Pause, Stall
+from antiphon.engine.settings import Settings
+from antiphon.library import open as open_app
 from tests.support.upstream import WAIT_S
 
 DOCS = Path(__file__).parents[2] / "docs" / "rehearsal.md"
@@ -538,3 +541,29 @@ async def test_it_ends_with_its_input_where_asked_to(process: Callable[..., Any]
     child, _ = await process("--stdin")
     child.stdin.close()
     assert await asyncio.wait_for(child.wait(), WAIT_S) == 0
+
+
+# -------------------------------------------------------------------------------- in its place
+
+
+async def test_without_a_key_the_library_talks_to_it_over_the_wire_of_any_provider(
+    tmp_path: Path,
+) -> None:
+    settings = Settings.load(
+        {"db": str(tmp_path / "antiphon.db"), "rehearsal_delay_s": 0.0}, env={}
+    )
+    async with asyncio.timeout(WAIT_S):
+        async with open_app(settings=settings) as app:
+            chat = await app.create()
+            run = await chat.send("good morning")
+            answer = await run.result()
+            body = await run.request()
+        assert "you said “good morning”" in answer.text
+        async with open_app(settings=settings) as app:  # another server on another port by now
+            again = await (await app.conversation(chat.id)).run(run.id)
+            assert await again.request() == body
+
+
+def test_what_is_only_imported_does_not_load_the_http_client() -> None:
+    code = "import sys, antiphon.library, antiphon.engine.http; sys.exit('aiohttp' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=WAIT_S).returncode == 0
