@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -20,20 +21,40 @@ from tests.cases.operations import run_operations
 from tests.cases.report import NOT_RUN, Result, keys_of, show, totals
 from tests.cases.stream import run_stream
 
+TOGETHER = 3
+"""How many cases of kind `operations` are played at the same time: most of it is waiting."""
+
 
 def run_case(case: Case) -> Result:
     """Put one case to the product."""
-    match case.kind:
-        case "history":
-            return run_history(case)
-        case "stream":
-            return run_stream(case)
-        case "operations":
-            return asyncio.run(run_operations(case))
-        case kind:
-            result = Result(id=case.id, kind=kind, keys=keys_of(kind, case.expect))
-            result.skipped = NOT_RUN.get(kind, f"there is no kind {kind!r}; known: {KINDS}")
-            return result
+    return next(run_cases([case]))
+
+
+def run_cases(cases: Sequence[Case]) -> Iterator[Result]:
+    """Put cases to the product and yield their results in the order of the cases."""
+    played = iter(asyncio.run(_play(case for case in cases if case.kind == "operations")))
+    for case in cases:
+        match case.kind:
+            case "history":
+                yield run_history(case)
+            case "stream":
+                yield run_stream(case)
+            case "operations":
+                yield next(played)
+            case kind:
+                result = Result(id=case.id, kind=kind, keys=keys_of(kind, case.expect))
+                result.skipped = NOT_RUN.get(kind, f"there is no kind {kind!r}; known: {KINDS}")
+                yield result
+
+
+async def _play(cases: Iterable[Case]) -> list[Result]:
+    places = asyncio.Semaphore(TOGETHER)
+
+    async def one(case: Case) -> Result:
+        async with places:
+            return await run_operations(case)
+
+    return await asyncio.gather(*map(one, cases))
 
 
 def main() -> int:
@@ -49,11 +70,10 @@ def main() -> int:
         except (OSError, ValueError) as error:
             print(f"{folder}: {error}", file=sys.stderr)
             return 2
-        for case in cases:
-            if not arguments.only or case.id in arguments.only:
-                result = run_case(case)
-                all_results.append(result)
-                print(show(result.line()), flush=True)
+        chosen = [case for case in cases if not arguments.only or case.id in arguments.only]
+        for result in run_cases(chosen):
+            all_results.append(result)
+            print(show(result.line()), flush=True)
     if not all_results:
         print(f"no case in {', '.join(map(str, arguments.folder))}", file=sys.stderr)
         return 2

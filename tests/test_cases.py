@@ -13,8 +13,8 @@ import pytest
 from tests.cases.assertions import KEYS
 from tests.cases.files import KINDS, Case, cases_in
 from tests.cases.history import unavailable
-from tests.cases.report import NOT_RUN
-from tests.run_cases import run_case
+from tests.cases.report import NOT_RUN, Result
+from tests.run_cases import run_case, run_cases
 
 ROOT = Path(__file__).parents[1]
 DATA = Path(__file__).parent / "data"
@@ -66,6 +66,15 @@ def _reason(case: Case) -> str | None:
     return None if case.kind in KINDS and case.kind not in NOT_RUN else NOT_RUN[case.kind]
 
 
+@pytest.fixture(scope="session")
+def results(request: pytest.FixtureRequest) -> dict[str, Result]:
+    """The results of all cases that were chosen, run together because most of it is waiting."""
+    items = [item for item in request.session.items if isinstance(item, pytest.Function)]
+    params = [item.callspec.params for item in items if hasattr(item, "callspec")]
+    cases = [case for found in params if isinstance(case := found.get("case"), Case)]
+    return {result.id: result for result in run_cases(cases)}
+
+
 @pytest.mark.parametrize(
     "case",
     [
@@ -78,8 +87,10 @@ def _reason(case: Case) -> str | None:
         if _reason(case) is None
     ],
 )
-def test_a_case_is_right_on_every_key_that_it_asserts(case: Case) -> None:
-    result = run_case(case)
+def test_a_case_is_right_on_every_key_that_it_asserts(
+    case: Case, results: dict[str, Result]
+) -> None:
+    result = results[case.id]
     assert result.wrong == [], result.notes
     assert result.not_compared == result.later
     assert result.right is True

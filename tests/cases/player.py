@@ -333,8 +333,8 @@ def _held(world: World, store: HeldStore, gates: Gates, start: Start) -> World:
 
     async def executing() -> list[Call]:
         found: list[Call] = []
-        for run in await world.store.open_runs():
-            found += await world.store.calls(run.conversation, run.id)
+        for run in await held.open_runs():
+            found += await held.calls(run.conversation, run.id)
         return [call for call in found if call.state is CallState.EXECUTING]
 
     functions = {

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -42,9 +43,14 @@ class _Zygote:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None
+        self._one_at_a_time = threading.Lock()
 
     def fork(self, address: str) -> int:
         """Start a player that connects to `address`; return its process id."""
+        with self._one_at_a_time:
+            return self._fork(address)
+
+    def _fork(self, address: str) -> int:
         if self._process is None or self._process.poll() is not None:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.cases.player"],
