@@ -186,6 +186,31 @@ async def test_runs_take_turns_and_each_sees_the_one_before(db: Path) -> None:
         ]  # fmt: skip
 
 
+@pytest.mark.req("M134", "M135", "M136")
+async def test_run_input_and_answer_are_rows_that_say_where_each_stands(db: Path) -> None:
+    hold = Hold()
+    provider = ScriptedProvider([hold, *says("Hi.")])
+    async with app_on(db, provider) as app:
+        chat = await app.create()
+        run = await chat.send("Hello")
+        await hold.reached.wait()
+        (asked,) = await chat.tree()
+        before = await run.row()
+        assert (asked.run, asked.status, asked.error_code) == (run.id, "pending", None)
+        assert (before.status, before.ended_ms, before.answer) == ("pending", None, before.answer)
+        assert before.answer is not None
+        hold.go.set()
+        answer = await run.result()
+        asked, said = await chat.tree()
+        after = await run.row()
+        assert (asked.status, said.status) == ("success", "success")
+        assert (said.id, said.parent, said.run) == (before.answer, asked.id, run.id)
+        assert (said.conversation, said.role, said.text) == (chat.id, "assistant", answer.text)
+        assert (after.status, after.input_tokens, after.output_tokens) == ("success", 10, 5)
+        assert after.started_ms is not None
+        assert after.ended_ms is not None
+
+
 async def test_a_queued_run_can_be_withdrawn(db: Path) -> None:
     hold = Hold()
     provider = ScriptedProvider([hold, *says("One.")])
