@@ -47,8 +47,10 @@ async def test_functions_run_once_each_after_the_commit_and_their_results_follow
         chat = await app.create()
         assert await talk(chat, "What time is it?") == "Noon in both."
         assert sorted(ran) == ["Oslo", "Rome"]
-        roles = [m.role for m in await chat.line()]
-        assert roles == ["user", "assistant", "tool", "assistant"]
+        line = await chat.line()
+        assert [m.role for m in line] == ["user", "assistant", "tool", "assistant"]
+        assert [call.generation for call in line[1].calls] == [1, 1]
+        assert [result.generation for result in line[2].results] == [1, 1]
         wire = provider.messages()
         assert [m.get("tool_call_id") for m in wire if m["role"] == "tool"] == ["c1", "c2"]
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import msgspec
+
 from antiphon.core import recovery
 from antiphon.core.assembler import Answer
-from antiphon.core.blocks import Message, Origin, Role, ToolCall, Trust
+from antiphon.core.blocks import Block, Message, Origin, Role, ToolCall, Trust
 from antiphon.core.commands import (
     CommitAnswer,
     ConflictAnswer,
@@ -137,7 +139,7 @@ class Settlement:
                     conversation=accepted.conversation,
                     parent=manifest.base_leaf,
                     role=Role.ASSISTANT,
-                    blocks=answer.blocks,
+                    blocks=asked_in(attempt.generation, answer.blocks),
                     origin=Origin.MODEL,
                     trust=Trust.MODEL,
                     session=manifest.session,
@@ -278,6 +280,16 @@ class Settlement:
         if may and lost.number <= world.settings.retries:
             return Again(wait_ms=0, after_unknown=True)
         return await self.end(accepted.run, accepted.conversation, "outcome_unknown")
+
+
+def asked_in(generation: int, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    """Return `blocks` with each call bound to the generation that asked for it."""
+    return tuple(
+        msgspec.structs.replace(block, generation=generation)
+        if isinstance(block, ToolCall)
+        else block
+        for block in blocks
+    )
 
 
 def then_after(calls: tuple[NewCall, ...], *, paused: bool) -> Then:
