@@ -28,6 +28,7 @@ from antiphon.core.records import OPEN_RUN, RunStatus
 from antiphon.errors import NotFound
 from antiphon.stores.base import Store
 from antiphon.stores.sqlite import open_sqlite
+from antiphon.stores.sqlite.recent import NEWEST
 from antiphon.stores.sqlite.store import SqliteStore
 from tests.stores.talk import Talk
 
@@ -56,9 +57,14 @@ async def agree(talk: Talk, witness: Store) -> None:
         assert await store.runs(conversation, {status}) == expected
     for run in runs:
         assert await store.run(conversation, run.id) == run
+        expected_input = await witness.run_input(conversation, run.id)
+        assert await store.run_input(conversation, run.id) == expected_input
         for of in {run.leaf, run.input, None}:
             calls = await witness.calls(conversation, run.id, of)
             assert await store.calls(conversation, run.id, of) == calls
+    told = await witness.events(conversation, 0)
+    for after in range(len(told) + 1):
+        assert await store.events(conversation, after) == told[after:]
     messages = await witness.tree(conversation)
     for message in messages:
         assert await store.message(conversation, message.id) == message
@@ -159,8 +165,28 @@ async def test_a_turn_asks_the_file_for_nothing_that_memory_holds(tmp_path: Path
         store._readers.read = read  # type: ignore[method-assign,assignment] # a spy
         await store.conversation(talk.conversation)
         await store.runs(talk.conversation, OPEN_RUN)
+        assert (await store.events(talk.conversation, 3))[0].seq == 4
         run = await store.run(talk.conversation, RunId("run_1"))
         assert [c.call_id for c in await store.calls(talk.conversation, run.id, run.leaf)] == ["c1"]
         line = await store.path(talk.conversation, MessageId("a1"), until=MessageId("m1"))
         assert [message.id for message in line] == ["a1"]
         assert asked == []
+
+
+async def test_memory_that_does_not_reach_back_far_enough_is_no_answer(tmp_path: Path) -> None:
+    async with two_views(tmp_path) as (talk, witness):
+        names = [f"n{number}" for number in range(2 * NEWEST)]
+        parents = [None, *names]
+        messages = tuple(
+            talk.message(name, parent=parent) for name, parent in zip(names, parents, strict=False)
+        )
+        await talk.do(AddMessages(**talk.head(), messages=messages, head=None))
+        for name in names:
+            await talk.do(MoveHead(**talk.head(), head=MessageId(name)))
+        conversation, leaf = talk.conversation, MessageId(names[-1])
+        told = await witness.events(conversation, 0)
+        for after in range(len(told)):
+            assert await talk.store.events(conversation, after) == told[after:]
+        for limit in (NEWEST - 1, NEWEST, NEWEST + 1, None):
+            line = await witness.path(conversation, leaf, limit=limit)
+            assert await talk.store.path(conversation, leaf, limit=limit) == line

@@ -7,12 +7,21 @@ Rows are born in the commit of the assistant message; EXECUTING is durable befor
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
-from antiphon.core.blocks import Outcome, ResultPart, Text, ToolResult
+from antiphon.core.blocks import (
+    Message,
+    Origin,
+    Outcome,
+    ResultPart,
+    Role,
+    Text,
+    ToolResult,
+    Trust,
+)
 from antiphon.core.digests import canonical_json, digest, parse_exact
-from antiphon.core.ids import Digest
+from antiphon.core.ids import Digest, MessageId, SessionId
 from antiphon.core.records import TERMINAL_CALL, Call, CallState
 from antiphon.errors import InternalError
 
@@ -74,6 +83,33 @@ def result_of(call: Call) -> ToolResult:
         name=call.name,
         arguments_digest=call.arguments_digest,
         generation=call.generation,
+    )
+
+
+def results_message(
+    calls: Sequence[Call],
+    *,
+    message: MessageId,
+    parent: MessageId | None,
+    session: SessionId | None,
+    created_ms: int,
+) -> Message:
+    """Return the message that holds the results of a step's closed calls, in their order.
+
+    Raises:
+        InternalError: One of them is still open.
+    """
+    return Message(
+        id=message,
+        conversation=calls[0].conversation,
+        parent=parent,
+        role=Role.TOOL,
+        blocks=tuple(result_of(call) for call in calls),
+        origin=Origin.TOOL,
+        trust=Trust.TOOL,
+        session=session,
+        run=calls[0].run,
+        created_ms=created_ms,
     )
 
 

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from antiphon.core.blocks import Message
-from antiphon.core.ids import CallId, MessageId
+import msgspec
+
+from antiphon.core.blocks import Message, Status
+from antiphon.core.ids import CallId, ConversationId, MessageId, RunId, SessionId
 from antiphon.core.records import Run, RunStatus
 from antiphon.core.tree import last_closed_point, open_calls
 
@@ -69,6 +71,26 @@ def place(run: Run, line: Sequence[Message], others: Sequence[Run]) -> Placement
     if waiting and _owed_by(others, line):
         return StayQueued(waiting)
     return PlaceAt(last_closed_point(line))
+
+
+def as_placed(
+    waiting: Message,
+    *,
+    conversation: ConversationId,
+    session: SessionId,
+    run: RunId,
+    parent: MessageId | None,
+) -> Message:
+    """Return an input as it enters the tree: pending, its run's own, under `parent`."""
+    return msgspec.structs.replace(
+        waiting,
+        conversation=conversation,
+        session=session,
+        run=run,
+        parent=parent,
+        status=Status.PENDING,
+        error_code=None,
+    )
 
 
 def _owed_by(others: Sequence[Run], line: Sequence[Message]) -> bool:

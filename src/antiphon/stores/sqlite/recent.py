@@ -11,7 +11,7 @@ for the readers.
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -19,25 +19,26 @@ import msgspec
 
 from antiphon.core.blocks import Message, Status
 from antiphon.core.ids import ConversationId, MessageId, RunId
-from antiphon.core.records import Call, Conversation, Run, StoredEvent
-from antiphon.stores.sqlite.commands.results import calls_at_leaf
+from antiphon.core.records import Call, Conversation, Run, RunStatus, StoredEvent
+from antiphon.stores.sqlite.commands.runs import waiting_input
 from antiphon.stores.sqlite.rows import CallRow
 from antiphon.stores.sqlite.transaction import Settled, Transaction
 
 CONVERSATIONS: Final = 1024
-MESSAGES: Final = 64
-"""How many conversations are held, and the newest messages of each."""
+NEWEST: Final = 64
+"""How many conversations are held, and the newest messages and events of each."""
 
 
 class Standing(NamedTuple):
     """A conversation as one transaction left it, with its open runs.
 
-    `calls` are the ledger rows of each open run's newest message.
+    `calls` are the ledger rows of each open run, `inputs` those that still wait in theirs.
     """
 
     conversation: Conversation
     runs: tuple[Run, ...]
     calls: Mapping[RunId, tuple[Call, ...]]
+    inputs: Mapping[RunId, Message]
 
 
 def standing(tx: Transaction, conversation: ConversationId) -> Standing | None:
@@ -45,11 +46,14 @@ def standing(tx: Transaction, conversation: ConversationId) -> Standing | None:
     row = tx.find_conversation(conversation)
     if row is None:
         return None
-    open_runs = tx.open_runs(row)
+    runs = tx.open_runs(row)
+    calls = {run.id: tx.calls_of_run(row, run) if run.committed else () for run in runs}
+    inputs = {run.id: waiting_input(tx, run) for run in runs if run.status == RunStatus.QUEUED}
     return Standing(
         row.record(tx.deletions(row.number)),
-        tuple(run.record(conversation) for run in open_runs),
-        {run.id: tuple(map(CallRow.record, calls_at_leaf(tx, row, run))) for run in open_runs},
+        tuple(run.record(conversation) for run in runs),
+        {run: tuple(map(CallRow.record, rows)) for run, rows in calls.items()},
+        {run: message for run, message in inputs.items() if message is not None},
     )
 
 
@@ -68,13 +72,14 @@ def news_of(tx: Transaction) -> News:
 
 
 class _Held:
-    """One conversation: how it stands, and its newest messages by their ids."""
+    """One conversation: how it stands, its newest messages by their ids, its newest events."""
 
-    __slots__ = ("messages", "standing")
+    __slots__ = ("events", "messages", "standing")
 
     def __init__(self) -> None:
         self.standing: Standing | None = None
         self.messages: OrderedDict[MessageId, Message] = OrderedDict()
+        self.events: deque[StoredEvent] = deque(maxlen=NEWEST)
 
 
 class Recent:
@@ -89,12 +94,14 @@ class Recent:
             messages = self._of(change.conversation).messages
             if isinstance(change, Message):
                 messages[change.id] = change
-                if len(messages) > MESSAGES:
+                if len(messages) > NEWEST:
                     messages.popitem(last=False)
             elif (old := messages.get(change.message)) and old.status is Status.PENDING:
                 messages[change.message] = msgspec.structs.replace(
                     old, status=change.status, error_code=change.error_code
                 )
+        for event in news.events:
+            self._of(event.conversation).events.append(event)
         for new in news.standings:
             self._of(new.conversation.id).standing = new
         while len(self._held) > CONVERSATIONS:
@@ -119,13 +126,26 @@ class Recent:
 
     def calls(
         self, conversation: ConversationId, run: RunId, message: MessageId | None
-    ) -> Sequence[Call] | None:
-        """Return the ledger rows of an open run's newest message, or None."""
-        row = self.run(conversation, run)
+    ) -> list[Call] | None:
+        """Return the ledger rows of an open run, or of one of its messages, or None."""
         known = self.standing(conversation)
-        if row is None or known is None or message is None or row.leaf != message:
+        if known is None or run not in known.calls:
             return None
-        return known.calls[run]
+        return [call for call in known.calls[run] if message in (None, call.message)]
+
+    def input(self, conversation: ConversationId, run: RunId) -> Message | None:
+        """Return the input of an open run, whether it waits or stands in the tree, or None."""
+        known, row = self.standing(conversation), self.run(conversation, run)
+        if known is None or row is None or row.input is None:
+            return None
+        return known.inputs.get(run) or self.message(conversation, row.input)
+
+    def events(self, conversation: ConversationId, after: int) -> list[StoredEvent] | None:
+        """Return the events after number `after`, or None where they reach further back."""
+        held = self._held.get(conversation)
+        if held is None or not held.events or held.events[0].seq > after + 1:
+            return None
+        return [event for event in held.events if event.seq > after]
 
     def message(self, conversation: ConversationId, message: MessageId) -> Message | None:
         """Return a message, or None where it is not held."""

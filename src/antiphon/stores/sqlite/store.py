@@ -111,7 +111,7 @@ class SqliteStore:
     def submit(self, command: Command[R]) -> Awaitable[R | Denied]:
         """Queue a command without waiting; later ones of this process come after it."""
         future = self._put(partial(carry_out, command=command), waits=False)
-        return _Submitted(future, self._writable().hurry)
+        return _Submitted(future, self._writable().nudge)
 
     def _put(
         self, work: Callable[[Transaction], Any], *, waits: bool = True
@@ -246,6 +246,9 @@ class SqliteStore:
 
     async def run_input(self, conversation: ConversationId, run: RunId) -> Message | None:
         """Return the input of a run, whether it is placed or still waits in it."""
+        known = self._recent.input(conversation, run)
+        if known is not None:
+            return known
         return await self._readers.read(lambda db: reads.run_input(db, conversation, run))
 
     async def operations(self, conversation: ConversationId, run: RunId) -> list[OperationId]:
@@ -270,7 +273,7 @@ class SqliteStore:
         """Return ledger rows of a run, or of one of its messages, in the calls' order."""
         known = self._recent.calls(conversation, run, message)
         if known is not None:
-            return list(known)
+            return known
         return await self._readers.read(lambda db: reads.calls(db, conversation, run, message))
 
     async def content(self, tenant: TenantId, digest: Digest) -> bytes:
@@ -281,6 +284,9 @@ class SqliteStore:
         self, conversation: ConversationId, after: int, limit: int = 1000
     ) -> list[StoredEvent]:
         """Return durable events with a number above `after`."""
+        known = self._recent.events(conversation, after)
+        if known is not None:
+            return known[:limit]
         return await self._readers.read(lambda db: reads.events(db, conversation, after, limit))
 
     async def quarantine(self, conversation: ConversationId) -> list[Quarantined]:

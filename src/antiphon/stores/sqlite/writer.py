@@ -82,11 +82,11 @@ class Writer:
             raise StoreError("The store is closed.", code="store_closed")
         self._held.append(request)
         if request.waits:
-            self.hurry()
+            self.nudge()
         elif self._timer is None:
-            self._timer = self._loop.call_later(self._linger_s, self.hurry)
+            self._timer = self._loop.call_later(self._linger_s, self.nudge)
 
-    def hurry(self) -> None:
+    def nudge(self) -> None:
         """Let what was queued linger no longer: somebody waits for it after all."""
         if self._timer is not None:
             self._timer.cancel()
@@ -99,7 +99,7 @@ class Writer:
         """Take no more requests; what was queued is still carried out."""
         if not self._closed:
             self._closed = True
-            self.hurry()
+            self.nudge()
             self._queue.put(None)
 
     def join(self) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from antiphon.core.blocks import Message, Origin, Role, default_trust
 from antiphon.core.events import DurableEvent, HeadMoved, ResultsPlaced
 from antiphon.core.ids import MessageId
-from antiphon.core.ledger import result_of
+from antiphon.core.ledger import results_message
 from antiphon.stores.sqlite.messages import insert_message
 from antiphon.stores.sqlite.rows import CallRow, ConversationRow, RunRow
 from antiphon.stores.sqlite.transaction import Transaction
@@ -15,8 +14,6 @@ from antiphon.stores.sqlite.transaction import Transaction
 
 def calls_at_leaf(tx: Transaction, c: ConversationRow, run: RunRow) -> list[CallRow]:
     """Return the calls of the run's newest message: those whose results are not placed yet."""
-    if not run.committed:
-        return []
     return [call for call in tx.calls_of_run(c, run) if call.message == run.leaf]
 
 
@@ -33,22 +30,14 @@ def insert_results(
     The head goes along where it stands at that message: the line that a person looks at is
     closed by its results.
     """
-    insert_message(
-        tx,
-        c,
-        Message(
-            id=results_id,
-            conversation=c.id,
-            parent=run.leaf,
-            role=Role.TOOL,
-            blocks=tuple(result_of(call.record()) for call in calls),
-            origin=Origin.TOOL,
-            trust=default_trust(Role.TOOL, Origin.TOOL),
-            session=run.session,
-            run=run.id,
-            created_ms=now_ms,
-        ),
+    message = results_message(
+        [call.record() for call in calls],
+        message=results_id,
+        parent=run.leaf,
+        session=run.session,
+        created_ms=now_ms,
     )
+    insert_message(tx, c, message)
     follows = c.head == run.head_left == run.leaf
     tx.execute(
         "UPDATE conversation SET revision = revision + 1, head = iif(?, ?, head) WHERE number = ?",

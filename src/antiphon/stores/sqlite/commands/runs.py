@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from antiphon.core.blocks import Message, Status
+from antiphon.core.blocks import Message
 from antiphon.core.commands import (
     ClaimRun,
     Command,
@@ -19,6 +19,7 @@ from antiphon.core.commands import (
 from antiphon.core.dispatch import Condition, Denied
 from antiphon.core.events import DurableEvent, Placed, RunChanged
 from antiphon.core.ids import ConversationId, RunId
+from antiphon.core.placement import as_placed
 from antiphon.core.records import Run, RunStatus
 from antiphon.stores.sqlite.messages import insert_message, same_input
 from antiphon.stores.sqlite.places import conversation_of, span
@@ -143,18 +144,15 @@ def place_run(tx: Transaction, command: PlaceRun) -> Run | Denied:
     denied = _may_place(tx, c, run, command)
     if denied is not None:
         return denied
-    waiting = tx.one("SELECT input_waiting FROM run WHERE place = ?", (run.place,))
-    assert waiting is not None
+    waiting = waiting_input(tx, run)
     leaf, events = command.parent, list[DurableEvent]()
-    if waiting[0] is not None:
-        message = msgspec.structs.replace(
-            _read_message(waiting[0]),
-            parent=command.parent,
+    if waiting is not None:
+        message = as_placed(
+            waiting,
             conversation=c.id,
             session=c.session_id,
             run=run.id,
-            status=Status.PENDING,
-            error_code=None,
+            parent=command.parent,
         )
         insert_message(tx, c, message)
         leaf = message.id
@@ -162,7 +160,7 @@ def place_run(tx: Transaction, command: PlaceRun) -> Run | Denied:
     tx.execute(
         "UPDATE conversation SET slot = ?, revision = revision + ?, updated_ms = ? "
         "WHERE number = ?",
-        (run.id, waiting[0] is not None, command.now_ms, c.number),
+        (run.id, waiting is not None, command.now_ms, c.number),
     )
     fence = command.fence
     run = tx.change_run(
@@ -173,6 +171,12 @@ def place_run(tx: Transaction, command: PlaceRun) -> Run | Denied:
     )
     tx.tell(command, c.number, *events, RunChanged(run=run.id, status=RunStatus.PENDING))
     return run.record(c.id)
+
+
+def waiting_input(tx: Transaction, run: RunRow) -> Message | None:
+    """Return the input that waits in a run for its placement, if one does."""
+    row = tx.one("SELECT input_waiting FROM run WHERE place = ?", (run.place,))
+    return None if row is None or row[0] is None else _read_message(row[0])
 
 
 def _may_place(
