@@ -8,6 +8,7 @@ import gzip
 import logging
 import ssl
 import traceback
+import weakref
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -172,6 +173,14 @@ async def test_nothing_left_if_on_written_itself_failed(transport: HttpTransport
     assert upstream.requests == []
 
 
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1/v1", "http:///v1", "v1", ""])
+async def test_an_address_that_is_none_is_not_sent(transport: HttpTransport, url: str) -> None:
+    written = Sent()
+    with pytest.raises(NotSent) as caught:
+        await send(transport, request(url), written)
+    assert (caught.value.code, written.times) == ("connect", 0)
+
+
 async def test_a_closed_transport_sends_nothing(transport: HttpTransport) -> None:
     await transport.close()
     with pytest.raises(NotSent):
@@ -259,6 +268,23 @@ async def test_a_connection_is_used_again_for_the_next_step(transport: HttpTrans
     async with RawUpstream([READ, OK, READ, OK]) as upstream:
         for _ in range(2):
             assert await read(await send(transport, request(upstream.url))) == b"hi"
+    assert upstream.connections == 1
+
+
+async def test_a_connection_in_use_keeps_nothing_of_earlier_answers(
+    transport: HttpTransport,
+) -> None:
+    seen = asyncio.Event()
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"
+    async with RawUpstream([READ, head, seen, b"hi", READ, OK]) as upstream:
+        reply = await send(transport, request(upstream.url))
+        seen.set()
+        earlier = weakref.ref(reply.chunks())
+        await read(reply)
+        del reply
+        await read(await send(transport, request(upstream.url)))
+        gc.collect()
+        assert earlier() is None
     assert upstream.connections == 1
 
 
@@ -559,8 +585,9 @@ async def test_closing_an_unfinished_reply_hangs_up_and_the_connection_is_not_ke
         assert await anext(reply.chunks()) == b"hi"
         await reply.close()
         await upstream.client_left()
-        with pytest.raises(Cut):
+        with pytest.raises(Cut) as caught:
             await anext(reply.chunks())
+        assert caught.value.code == "closed"
         await read(await send(transport, request(upstream.url)))
     assert upstream.connections == 2
 

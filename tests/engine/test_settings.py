@@ -344,6 +344,19 @@ def test_a_key_of_openai_alone_lets_any_name_through() -> None:
     assert models.get().name == models.names()[0] != "rehearsal"
 
 
+def test_a_line_end_behind_a_key_is_no_part_of_it() -> None:
+    assert load(env={"OPENAI_API_KEY": "sk-1\n"}).models.get().api_key == Secret("sk-1")
+    assert load(env={"OPENAI_API_KEY": " \n"}).models.get().name == "rehearsal"
+
+
+@pytest.mark.parametrize("key", ["sk-1\r\nx: y", "sk-ключ", "sk\x00"])
+def test_a_key_that_no_header_can_carry_is_refused_and_not_repeated(key: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        load(env={"OPENAI_API_KEY": key})
+    assert (caught.value.code, caught.value.at) == ("invalid_setting", "OPENAI_API_KEY")
+    assert key not in str(caught.value)
+
+
 def test_an_address_of_openai_s_dialect_alone_does_too() -> None:
     model = load(env={"OPENAI_BASE_URL": "http://127.0.0.1:8090/v1/"}).models.get("any")
     assert (model.base_url, model.api_key) == ("http://127.0.0.1:8090/v1", None)

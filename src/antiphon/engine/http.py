@@ -126,17 +126,21 @@ class HttpTransport:
                 failure = exchange.failure(exc)
             raise failure
 
-        response = await self._open().request(
-            request.method,
-            URL(request.url, encoded=True),  # the very characters that the digest covers
-            headers=_headers(request),
-            data=_slices(request.chunks) if request.chunks else None,
-            allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout_s),
-            trace_request_ctx=exchange,
-            middlewares=(once,),
-        )
-        return HttpReply(response)
+        try:
+            response = await self._open().request(
+                request.method,
+                URL(request.url, encoded=True),  # the very characters that the digest covers
+                headers=_headers(request),
+                data=_slices(request.chunks) if request.chunks else None,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout_s),
+                trace_request_ctx=exchange,
+                middlewares=(once,),
+            )
+            return HttpReply(response)
+        except aiohttp.ClientError:
+            pass  # raised before `once` was asked
+        raise NotSent("connect", "This address cannot be reached over HTTP.")
 
     async def close(self) -> None:
         """Close every connection, those with an answer under way too, and our own servers."""
@@ -233,7 +237,7 @@ class HttpReply:
 
     async def close(self) -> None:
         """Hang up unless the body has ended; afterwards nothing of it can reach us."""
-        self._response.close()
+        self._body.close()
 
 
 class _Body:
@@ -253,6 +257,7 @@ class _Body:
             map(str.lower, response.headers)
         )
         self._nonsense = False
+        self._closed_here = False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
@@ -269,10 +274,22 @@ class _Body:
         except (aiohttp.ClientError, OSError) as exc:
             failure = exc
         if failure is None:
+            self._forget()
             raise StopAsyncIteration
         cut = self._cut(failure)
         self._response.close()
+        self._forget()
         raise cut
+
+    def close(self) -> None:
+        self._closed_here = self._closed_here or not self._content.is_eof()
+        self._response.close()
+        self._forget()
+
+    def _forget(self) -> None:
+        """Let go of the connection: the next answer on it is not ours to watch."""
+        if self._closed is not None:
+            self._closed.remove_done_callback(self._connection_closed)
 
     def _broken(self) -> Exception | None:
         """Return what broke the connection, or None while it is open and after a proper close."""
@@ -291,7 +308,7 @@ class _Body:
     def _cut(self, failure: Exception) -> Cut:
         host = self._response.url.host or ""
         ended = self._closed is not None and self._closed.done()
-        if self._response.closed and not ended:
+        if self._closed_here:
             return Cut("closed", f"The connection to {host} was closed here.")
         if self._nonsense or not ended:
             return Cut("malformed", f"{host} sent a body that cannot be decoded.")

@@ -221,16 +221,16 @@ def read_models(tables: object, *, env: Mapping[str, str], place: str, default: 
 def _passthrough(env: Mapping[str, str]) -> Model | None:
     """Return where any name goes when the environment names OpenAI, or a server like it, and nothing else."""
     home = HOMES["openai-chat"]
-    key = env.get("OPENAI_API_KEY", "")
+    key = _secret(env, "OPENAI_API_KEY")
     base_url = env.get("OPENAI_BASE_URL", "")
-    if not key and not base_url:
+    if key is None and not base_url:
         return None
     return Model(
         name=OPENAI_DEFAULT_MODEL,
         profile="openai-chat",
         model=OPENAI_DEFAULT_MODEL,
         base_url=_url(base_url or str(home.base_url), "OPENAI_BASE_URL"),
-        api_key=Secret(key) if key else None,
+        api_key=key,
     )
 
 
@@ -295,7 +295,14 @@ def _key(table: _Table, home: Home, env: Mapping[str, str]) -> Secret | None:
     A key goes nowhere but to its own provider, unless the file says so.
     """
     usual = home.api_key_env if table.base_url is None else None
-    value = env.get(table.api_key_env or usual or "", "")
+    return _secret(env, table.api_key_env or usual or "")
+
+
+def _secret(env: Mapping[str, str], variable: str) -> Secret | None:
+    """Return the key in `variable`, without the line end that a file often leaves behind it."""
+    value = env.get(variable, "").strip()
+    if not (value.isascii() and value.isprintable()):
+        raise _bad(variable, "This key holds a character that no request can carry.")
     return Secret(value) if value else None
 
 
