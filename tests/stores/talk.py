@@ -94,6 +94,11 @@ class Talk:
         """Whose conversations these are."""
         return LOCAL_TENANT
 
+    @staticmethod
+    def conversation_id() -> ConversationId:
+        """The first conversation that a test begins."""
+        return ConversationId("conv_1")
+
     def head(self) -> dict[str, Any]:
         """What every command of this conversation carries."""
         self.now_ms += 1
