@@ -144,8 +144,8 @@ def text(message: dict[str, Any]) -> str:
 
 
 @contextmanager
-def killed_in_mid_answer(place: Place, question: str) -> Iterator[str]:
-    """Ask `question` in a process that is killed once a preview is there; give what it showed."""
+def killed_in_mid_answer(place: Place, question: str, seen: str = "") -> Iterator[str]:
+    """Ask in a process that is killed once its preview holds `seen`; give what it showed."""
     chat = place.start("chat", "-c", "--json", question)
     assert chat.stdout is not None
     assert chat.stdin is not None
@@ -155,8 +155,9 @@ def killed_in_mid_answer(place: Place, question: str) -> Iterator[str]:
         for line in chat.stdout:
             event = json.loads(line)
             if event["event"] == "preview":
-                shown = event["text"]
-                break
+                shown += event["text"]
+                if seen in shown:
+                    break
         chat.send_signal(signal.SIGKILL)
         assert chat.wait(PATIENCE_S) == -signal.SIGKILL
     finally:
@@ -168,9 +169,9 @@ def killed_in_mid_answer(place: Place, question: str) -> Iterator[str]:
 
 
 @contextmanager
-def upstream(place: Place, model: str = "rehearsal") -> Iterator[list[Received]]:
+def upstream(place: Place, *, delay_s: float = 0.0) -> Iterator[list[Received]]:
     """Serve the rehearsal model on a socket; give what it receives."""
-    server = RehearsalServer()
+    server = RehearsalServer(delay_s=delay_s)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -178,7 +179,7 @@ def upstream(place: Place, model: str = "rehearsal") -> Iterator[list[Received]]
         asyncio.run_coroutine_threadsafe(server.address(), loop).result(PATIENCE_S)
         place.config = place.folder / "antiphon.toml"
         place.config.write_text(
-            f'[models.away]\nmodel = "{model}"\nbase_url = "{server.url}"\n', encoding="utf-8"
+            f'[models.away]\nmodel = "rehearsal"\nbase_url = "{server.url}"\n', encoding="utf-8"
         )
         yield server.received
         asyncio.run_coroutine_threadsafe(server.close(), loop).result(PATIENCE_S)

@@ -119,6 +119,8 @@ def run(arguments: list[str]) -> int:
         return show_error(unreadable, as_json=as_json)
     except (KeyboardInterrupt, click.Abort):
         return show_error(RunCanceled("Interrupted."), as_json=as_json)
+    except SystemExit:
+        return 0  # click has met a pipe that nobody reads, and silenced the streams
     except BrokenPipeError:
         # Whoever read our output has seen enough; Python must not complain again at its exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

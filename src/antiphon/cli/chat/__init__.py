@@ -297,7 +297,8 @@ def _read(hand_over: Callable[[str | AntiphonError | None], None], whole: bool) 
             hand_over(line)
     except InvalidInput as error:
         hand_over(error)
-    hand_over(None)
+    finally:
+        hand_over(None)
 
 
 def _chunks() -> Iterator[bytes]:
@@ -305,7 +306,7 @@ def _chunks() -> Iterator[bytes]:
     try:
         descriptor = sys.stdin.fileno()
     except (OSError, ValueError):
-        yield sys.stdin.read().encode("utf-8", "surrogateescape")
+        yield sys.stdin.buffer.read()
         return
     while data := os.read(descriptor, 64 * 1024):
         yield data
