@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from antiphon.core.deltas import Channel
-from antiphon.core.events import Committed, DurableEvent, Preview, decode_event
+from antiphon.core.events import Committed, DurableEvent, Preview, Withdrawn, decode_event
 from antiphon.core.ids import ConversationId, RunId
 from antiphon.core.records import StoredEvent
 from antiphon.stores.base import Store
@@ -56,6 +56,7 @@ class LiveRun:
         self.conversation = conversation
         self.run = run
         self.generation = generation
+        self.over = False
         self._blocks: dict[int, _Text] = {}
 
     def append(self, block: int, channel: Channel, text: str) -> None:
@@ -128,11 +129,20 @@ class Broker:
 
     def _deliver(self, events: list[StoredEvent]) -> None:
         for event in events:
+            self._note_end(event)
             topic = self._topics.get(event.conversation)
             if topic is not None:
                 topic.ring.append(event)
                 topic.newest = event.seq
                 topic.wake()
+
+    def _note_end(self, stored: StoredEvent) -> None:
+        """Show a preview to nobody new once its generation is committed or withdrawn."""
+        live = None if stored.run is None else self._live.get(stored.run)
+        if live is not None:
+            event = decode_event(stored.data)
+            if isinstance(event, Committed | Withdrawn) and event.generation == live.generation:
+                live.over = True
 
     def open(self, conversation: ConversationId, run: RunId, generation: int) -> LiveRun:
         """Begin the preview of a generation; it replaces the run's last one."""
@@ -221,7 +231,7 @@ class Broker:
     def _grown(self, conversation: ConversationId, cursors: dict[RunId, Cursor]) -> list[Preview]:
         pieces: list[Preview] = []
         for run, live in self._live.items():
-            if live.conversation != conversation:
+            if live.conversation != conversation or live.over:
                 continue
             cursor = cursors.get(run)
             if cursor is None or cursor.live is not live:
