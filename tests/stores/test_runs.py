@@ -104,18 +104,19 @@ async def test_a_key_is_free_again_once_it_has_expired(talk: Talk) -> None:
     assert (await talk.do(talk.start("run_3", "m3", key=a_key(body="other")))).id == "run_2"
 
 
+@pytest.mark.parametrize("together", [True, False], ids=["one_transaction", "two"])
 async def test_a_key_finds_the_run_it_started_in_another_conversation(
-    store: Store, talk: Talk
+    store: Store, talk: Talk, together: bool
 ) -> None:
     first = await talk.do(talk.start("run_1", "m1", key=a_key()))
     other = Talk(store, talk.fence, ConversationId("conv_2"), SessionId("sess_2"))
-    answers = done(
-        await store.do_all(
-            CreateConversation(**other.head(), tenant=LOCAL_TENANT, session=other.session),
-            other.start("run_2", "m2", key=a_key()),
-        )
-    )
-    assert answers[1] == first
+    create = CreateConversation(**other.head(), tenant=LOCAL_TENANT, session=other.session)
+    again = other.start("run_2", "m2", key=a_key())
+    if together:
+        assert done(await store.do_all(create, again))[1] == first
+    else:
+        await other.do(create)
+        assert await other.do(again) == first
     # The conversation that was made for the repeated start is not left behind.
     with pytest.raises(NotFound):
         await store.conversation(other.conversation)

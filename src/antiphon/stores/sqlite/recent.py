@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import msgspec
@@ -62,13 +63,13 @@ class News(NamedTuple):
 
     events: Sequence[StoredEvent] = ()
     messages: Sequence[Message | Settled] = ()
-    standings: Sequence[Standing] = ()
+    standings: Mapping[ConversationId, Standing | None] = MappingProxyType({})
 
 
 def news_of(tx: Transaction) -> News:
     """Return what a transaction that is about to be committed has changed."""
-    standings = (standing(tx, conversation) for conversation in tx.touched)
-    return News(tx.events, tx.messages, [found for found in standings if found is not None])
+    standings = {conversation: standing(tx, conversation) for conversation in tx.touched}
+    return News(tx.events, tx.messages, standings)
 
 
 class _Held:
@@ -102,8 +103,11 @@ class Recent:
                 )
         for event in news.events:
             self._of(event.conversation).events.append(event)
-        for new in news.standings:
-            self._of(new.conversation.id).standing = new
+        for conversation, new in news.standings.items():
+            if new is None:  # a repeated start took its empty conversation away again
+                self._held.pop(conversation, None)
+            else:
+                self._of(conversation).standing = new
         while len(self._held) > CONVERSATIONS:
             self._held.popitem(last=False)
 
