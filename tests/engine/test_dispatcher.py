@@ -129,6 +129,7 @@ async def test_what_may_have_been_done_is_unknown_and_never_sent_again_by_itself
             [Status(429), b'{"error":{"code":"insufficient_quota","message":"pay"}}'],
             "insufficient_quota",
         ),
+        ([Status(401), b'{"error":{"code":"inv', Cut("reset", "gone")], "authentication_error"),
         (says("No", finish="content_filter"), "content_filter"),
         (
             [chunk({"content": "Yes"}), b'data: {"error":{"type":"server_error"}}\n\n'],

@@ -224,7 +224,7 @@ class Engine:
         row = await self.world.store.conversation(conversation)
         if parent is not None:
             await self._require_parent(row, parent)
-        await self._refuse_while_waiting(row, parent)
+        refusal = await self._refusal_while_waiting(row, parent)
         blocks = (Text(text=content),) if isinstance(content, str) else tuple(content)
         if not blocks or blocks == (Text(text=""),):
             raise InvalidInput("A message has to have content.", code="empty_content")
@@ -240,7 +240,7 @@ class Engine:
             created_ms=self.world.clock.now_ms(),
             status=Status.PENDING,
         )
-        return await self._start(row, RunKind.SEND, ask, node, parent, key)
+        return await self._start(row, RunKind.SEND, ask, node, parent, key, refusal=refusal)
 
     async def edit(
         self,
@@ -336,20 +336,24 @@ class Engine:
         above = [m.id for m in path[:-1] if m.id not in row.deletions]
         return above[-1] if above else None
 
-    async def _refuse_while_waiting(self, row: Conversation, parent: MessageId | None) -> None:
+    async def _refusal_while_waiting(
+        self, row: Conversation, parent: MessageId | None
+    ) -> Conflict | None:
+        """Return why new text is refused on this line, if it is."""
         waiting = await self.world.store.runs(row.id, {RunStatus.WAITING})
         leaf = parent or row.head
         if not waiting or leaf is None:
-            return
+            return None
         path = visible(await self.world.store.path(row.id, leaf), row.deletions)
         calls = refuses_new_text(path, waiting)
-        if calls:
-            raise Conflict(
-                "This line waits for the results of tools; bring them, cancel the run, or "
-                f"branch above it. Open calls: {', '.join(calls)}.",
-                code="missing_tool_result",
-                at=calls[0],
-            )
+        if not calls:
+            return None
+        return Conflict(
+            "This line waits for the results of tools; bring them, cancel the run, or "
+            f"branch above it. Open calls: {', '.join(calls)}.",
+            code="missing_tool_result",
+            at=calls[0],
+        )
 
     async def _start(
         self,
@@ -361,7 +365,13 @@ class Engine:
         key: StartKey | None,
         *,
         at_root: bool = False,
+        refusal: Conflict | None = None,
     ) -> Run:
+        """Make the run durable, or return the one that this call repeats.
+
+        A repetition is answered even where a new run would be refused: what was acknowledged
+        once is never taken back.
+        """
         world = self.world
         model = world.settings.models.get(ask.model)
         tenant_key = await world.store.tenant_key(row.tenant)
@@ -404,10 +414,13 @@ class Engine:
                 at_root=at_root,
                 key=key,
                 max_queued=world.settings.max_queued,
+                refusal=refusal.code if refusal else None,
             ),
         )
         if isinstance(done, Denied):
-            raise refusal(done)
+            if refusal is not None and done.reason == refusal.code:
+                raise refusal
+            raise denied(done)
         run: Run = done[1]
         self.kick(row.id)
         return run
@@ -455,7 +468,7 @@ class Engine:
             )
         done = await store.do_all(*commands)
         if isinstance(done, Denied):
-            raise refusal(done)
+            raise denied(done)
         self.kick(conversation)
         return await store.run(conversation, run)
 
@@ -547,7 +560,7 @@ class Engine:
     async def _do(self, command: Command[R]) -> R:
         done = await self.world.store.do(command)
         if isinstance(done, Denied):
-            raise refusal(done)
+            raise denied(done)
         return done
 
 
@@ -560,11 +573,11 @@ REFUSALS = {
 }
 
 
-def refusal(denied: Denied) -> Conflict:
+def denied(answer: Denied) -> Conflict:
     """Return the error that tells a caller of a denied command."""
     return Conflict(
-        REFUSALS.get(denied.reason, "The conversation is not as the caller believed."),
-        code=denied.reason if denied.reason in REFUSALS else "conflict",
-        at=None if denied.reason in REFUSALS else denied.reason,
-        retryable=denied.reason in ("queue_full", "conversation_busy"),
+        REFUSALS.get(answer.reason, "The conversation is not as the caller believed."),
+        code=answer.reason if answer.reason in REFUSALS else "conflict",
+        at=None if answer.reason in REFUSALS else answer.reason,
+        retryable=answer.reason in ("queue_full", "conversation_busy"),
     )

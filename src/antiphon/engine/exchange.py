@@ -177,14 +177,9 @@ class Exchange:
 
     async def _read(self, reply: Reply) -> Outcome:
         if reply.status != 200:
-            body = bytearray()
-            async for chunk in reply.chunks():
-                body += chunk
-                if len(body) > ERROR_BODY_BYTES:
-                    break
+            body = await _error_body(reply)
             now_ms = self._world.clock.now_ms()
-            verdict = self._adapter.classify(reply.status, reply.headers, bytes(body), now_ms)
-            return Rejected(verdict)
+            return Rejected(self._adapter.classify(reply.status, reply.headers, body, now_ms))
         self._world.store.submit(
             AnswerOpened(
                 conversation=self._conversation,
@@ -255,3 +250,16 @@ class Exchange:
                 deadline_ms=later_ms,
             )
         )
+
+
+async def _error_body(reply: Reply) -> bytes:
+    """Return the body of a refusal, or as much as came: the status says no without it."""
+    body = bytearray()
+    try:
+        async for chunk in reply.chunks():
+            body += chunk
+            if len(body) > ERROR_BODY_BYTES:
+                break
+    except Cut:
+        pass  # the status stands; only the provider's own words are lost
+    return bytes(body)

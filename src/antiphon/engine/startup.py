@@ -81,8 +81,12 @@ async def _ended(world: World, attempt: Attempt, proof: str) -> None:
             proof=proof,
         )
     )
-    if isinstance(ended, Denied):
-        return
+    if not isinstance(ended, Denied):
+        await _after_end(world, attempt)
+
+
+async def _after_end(world: World, attempt: Attempt) -> None:
+    """Let the run of an attempt whose outcome stayed unknown end, or try once more."""
     witness = recovery.Witness(closed=True)
     resend = recovery.may_resend(
         world.settings.resend_after_unknown, witness, resent=attempt.number - 1
@@ -109,6 +113,13 @@ async def _ended(world: World, attempt: Attempt, proof: str) -> None:
 
 
 async def _take_over(world: World, run: Run) -> None:
+    if run.status is RunStatus.UNKNOWN:
+        operations = await world.store.operations(run.conversation, run.id)
+        attempt = (await world.store.attempts(operations[-1]))[-1]
+        if attempt.state is State.FAILED:
+            # The process died after the attempt had been confirmed ended, and before its run was.
+            await _after_end(world, attempt)
+            return
     if run.status in (RunStatus.PENDING, RunStatus.UNKNOWN):
         await world.store.do(
             ClaimRun(
