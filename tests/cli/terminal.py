@@ -6,15 +6,15 @@ import os
 import pty
 import re
 import select
-import signal
 import struct
+import subprocess
 import sys
 import time
 import unicodedata
 from collections.abc import Mapping
 from fcntl import ioctl
 from pathlib import Path
-from termios import TIOCSWINSZ
+from termios import TIOCSCTTY, TIOCSWINSZ
 
 COLUMNS, ROWS = 80, 24
 PATIENCE_S = 20.0
@@ -82,17 +82,29 @@ class Screen:
         return "\n".join("".join(row).rstrip() for row in self.rows)
 
 
+def _control() -> None:
+    """In the child: make the pseudo-terminal the one whose Ctrl-C is meant."""
+    ioctl(0, TIOCSCTTY, 0)
+
+
 class Terminal:
     """One command on a pseudo-terminal."""
 
     def __init__(self, *arguments: str, cwd: Path, env: Mapping[str, str]) -> None:
         self.raw = ""
         self.screen = Screen()
-        self.pid, self.fd = pty.fork()
-        if self.pid == 0:
-            os.chdir(cwd)
-            os.execvpe(sys.executable, [sys.executable, "-m", "antiphon", *arguments], dict(env))
-        ioctl(self.fd, TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        self.fd, self.slave = pty.openpty()
+        ioctl(self.slave, TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "antiphon", *arguments],
+            stdin=self.slave,
+            stdout=self.slave,
+            stderr=self.slave,
+            cwd=cwd,
+            env=dict(env),
+            start_new_session=True,
+            preexec_fn=_control,
+        )
 
     def send(self, text: str) -> None:
         """Press these keys."""
@@ -109,30 +121,26 @@ class Terminal:
     def exit_code(self) -> int:
         """Wait for the end and return the exit code."""
         end = time.monotonic() + PATIENCE_S
-        while self._read(end):
+        while self.process.poll() is None:
+            if time.monotonic() > end:
+                raise AssertionError(f"it goes on. The screen:\n{self.screen}")
+            self._read(time.monotonic() + 0.05)
+        while self._read(time.monotonic()):
             pass
-        if time.monotonic() >= end:
-            raise AssertionError(f"it goes on. The screen:\n{self.screen}")
-        _, status = os.waitpid(self.pid, 0)
-        self.pid = 0
-        return os.waitstatus_to_exitcode(status)
+        return self.process.returncode
 
     def kill(self) -> None:
-        """SIGKILL, if it still runs."""
-        if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
-            self.pid = 0
+        """End it, if it still runs, and let go of the terminal."""
+        self.process.kill()
+        self.process.wait(PATIENCE_S)
         os.close(self.fd)
+        os.close(self.slave)
 
     def _read(self, end: float) -> bool:
         ready, _, _ = select.select([self.fd], [], [], max(0.0, end - time.monotonic()))
         if not ready:
             return False
-        try:
-            data = os.read(self.fd, 65536)
-        except OSError:  # the other side has closed
-            return False
+        data = os.read(self.fd, 65536)
         text = data.decode("utf-8", "replace")
         self.raw += text
         self.screen.feed(text)

@@ -127,6 +127,9 @@ class _Talk:
                 if not isinstance(found, Conversation):
                     raise NotFound("This is no conversation.", at=conversation)
                 chat = await app.conversation(found.id)
+            if isinstance(self._voice, Console) and self._voice.editor is not None:
+                for said in await session.history():
+                    self._voice.editor.remember(said)
             with self._listening(session):
                 self._greet(session)
                 if chat is not None:
@@ -134,9 +137,6 @@ class _Talk:
                     self._voice.remark(await session.recent())
                 elif go_on:
                     self._voice.note("There is no conversation to go on in: a new one begins.")
-                if isinstance(self._voice, Console) and self._voice.editor is not None:
-                    for said in await session.history():
-                        self._voice.editor.remember(said)
                 return await self._talk(session)
 
     # The first screen.
