@@ -110,6 +110,8 @@ class StartRun(Command[Run]):
     """The input is asked to become a root; without it no parent means: found at placement."""
     key: StartKey | None = None
     max_queued: int = 16
+    refusal: str | None = None
+    """Why a new run is Denied here. A run that is known is returned all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

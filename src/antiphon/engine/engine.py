@@ -224,7 +224,7 @@ class Engine:
         row = await self.world.store.conversation(conversation)
         if parent is not None:
             await self._require_parent(row, parent)
-        refusal = await self._refusal_while_waiting(row, parent)
+        not_now = await self._not_now(row, parent)
         blocks = (Text(text=content),) if isinstance(content, str) else tuple(content)
         if not blocks or blocks == (Text(text=""),):
             raise InvalidInput("A message has to have content.", code="empty_content")
@@ -240,7 +240,7 @@ class Engine:
             created_ms=self.world.clock.now_ms(),
             status=Status.PENDING,
         )
-        return await self._start(row, RunKind.SEND, ask, node, parent, key, refusal=refusal)
+        return await self._start(row, RunKind.SEND, ask, node, parent, key, not_now=not_now)
 
     async def edit(
         self,
@@ -336,9 +336,7 @@ class Engine:
         above = [m.id for m in path[:-1] if m.id not in row.deletions]
         return above[-1] if above else None
 
-    async def _refusal_while_waiting(
-        self, row: Conversation, parent: MessageId | None
-    ) -> Conflict | None:
+    async def _not_now(self, row: Conversation, parent: MessageId | None) -> Conflict | None:
         """Return why new text is refused on this line, if it is."""
         waiting = await self.world.store.runs(row.id, {RunStatus.WAITING})
         leaf = parent or row.head
@@ -365,7 +363,7 @@ class Engine:
         key: StartKey | None,
         *,
         at_root: bool = False,
-        refusal: Conflict | None = None,
+        not_now: Conflict | None = None,
     ) -> Run:
         """Make the run durable, or return the one that this call repeats.
 
@@ -414,13 +412,13 @@ class Engine:
                 at_root=at_root,
                 key=key,
                 max_queued=world.settings.max_queued,
-                refusal=refusal.code if refusal else None,
+                refusal=not_now.code if not_now else None,
             ),
         )
         if isinstance(done, Denied):
-            if refusal is not None and done.reason == refusal.code:
-                raise refusal
-            raise denied(done)
+            if not_now is not None and done.reason == not_now.code:
+                raise not_now
+            raise refusal(done)
         run: Run = done[1]
         self.kick(row.id)
         return run
@@ -468,7 +466,7 @@ class Engine:
             )
         done = await store.do_all(*commands)
         if isinstance(done, Denied):
-            raise denied(done)
+            raise refusal(done)
         self.kick(conversation)
         return await store.run(conversation, run)
 
@@ -560,7 +558,7 @@ class Engine:
     async def _do(self, command: Command[R]) -> R:
         done = await self.world.store.do(command)
         if isinstance(done, Denied):
-            raise denied(done)
+            raise refusal(done)
         return done
 
 
@@ -573,11 +571,11 @@ REFUSALS = {
 }
 
 
-def denied(answer: Denied) -> Conflict:
+def refusal(denied: Denied) -> Conflict:
     """Return the error that tells a caller of a denied command."""
     return Conflict(
-        REFUSALS.get(answer.reason, "The conversation is not as the caller believed."),
-        code=answer.reason if answer.reason in REFUSALS else "conflict",
-        at=None if answer.reason in REFUSALS else answer.reason,
-        retryable=answer.reason in ("queue_full", "conversation_busy"),
+        REFUSALS.get(denied.reason, "The conversation is not as the caller believed."),
+        code=denied.reason if denied.reason in REFUSALS else "conflict",
+        at=None if denied.reason in REFUSALS else denied.reason,
+        retryable=denied.reason in ("queue_full", "conversation_busy"),
     )

@@ -40,6 +40,8 @@ def start(tx: Transaction, command: StartRun) -> Run | Denied:
         return known
     if known is not None:
         return tx.run_at(known).record(_home(tx, c, known))
+    if command.refusal is not None:
+        return Denied(command.refusal)
     queued = tx.one(
         "SELECT count(*) FROM run WHERE place BETWEEN ? AND ? AND ended_ms IS NULL "
         "AND status = 'queued'",
