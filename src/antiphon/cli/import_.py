@@ -19,7 +19,7 @@ from antiphon.core.commands import AddMessages, Command, CreateConversation, Del
 from antiphon.core.dispatch import Denied
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, MessageId, SessionId
 from antiphon.core.records import OPEN_RUN, Conversation
-from antiphon.engine.engine import denied
+from antiphon.engine.engine import refusal
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.errors import Conflict, InvalidInput, NotFound
@@ -116,7 +116,7 @@ async def _import(settings: Settings, archive: Archive, into: str | None) -> lis
             commands += needed
         result = await world.store.do_all(*commands)
         if isinstance(result, Denied):
-            raise denied(result)
+            raise refusal(result)
         return done
 
 
