@@ -19,7 +19,7 @@ PAGE_BYTES: Final = 512
 """A commit writes whole pages, and it touches some fifteen trees with a short row in each. A
 turn with a tool writes 47 kB with pages of 512 bytes, 75 with 1,024 and 240 with 4,096."""
 
-LOG_BYTES: Final = 8 << 20
+LOG_BYTES: Final = 1 << 20
 """How long the write-ahead log grows before it is copied into the file."""
 
 MAPPED_BYTES: Final = 256 << 20
@@ -69,7 +69,9 @@ def open_writer(
         connection.execute(f"PRAGMA page_size = {page_bytes}")  # counts for a new file only
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(f"PRAGMA synchronous = {synchronous}")
-        connection.execute(f"PRAGMA wal_autocheckpoint = {LOG_BYTES // page_bytes}")
+        # Not within a commit, which somebody waits for, but after it: see `shorten_log`.
+        connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute("PRAGMA journal_size_limit = 0")
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA temp_store = MEMORY")
         connection.execute("PRAGMA busy_timeout = 5000")
@@ -78,6 +80,19 @@ def open_writer(
         connection.close()
         raise
     return connection
+
+
+def shorten_log(connection: sqlite3.Connection, path: Path) -> None:
+    """Copy the write-ahead log into the file if it has grown long; it then begins anew.
+
+    Readers hinder neither this nor each other: what they still need is copied the next time.
+    """
+    try:
+        long = path.with_name(path.name + "-wal").stat().st_size > LOG_BYTES
+    except FileNotFoundError:
+        return
+    if long:
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
 
 def open_reader(path: Path) -> sqlite3.Connection:

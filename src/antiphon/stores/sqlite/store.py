@@ -46,6 +46,7 @@ from antiphon.stores.sqlite.connections import (
     check_file,
     has_wal_reset_bug,
     open_writer,
+    shorten_log,
     translated,
 )
 from antiphon.stores.sqlite.lock import FileLock
@@ -381,6 +382,7 @@ async def open_sqlite(
             loop=loop,
             new_key=new_key,
             publish=publish,
+            tend=partial(shorten_log, path=file),
             linger_s=linger_s,
         )
         writer.start()

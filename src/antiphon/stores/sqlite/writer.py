@@ -57,6 +57,7 @@ class Writer:
         loop: asyncio.AbstractEventLoop,
         new_key: Callable[[], bytes],
         publish: Callable[[News], None],
+        tend: Callable[[sqlite3.Connection], None] = lambda connection: None,
         linger_s: float = LINGER_S,
     ) -> None:
         self._connect = connect
@@ -64,6 +65,7 @@ class Writer:
         self._loop = loop
         self._new_key = new_key
         self._publish = publish
+        self._tend = tend
         self._linger_s = linger_s
         self._held: list[Request] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -112,6 +114,7 @@ class Writer:
             batch, more = self._gather()
             if batch:
                 self._commit(batch)
+                self._look_after()
         if self._connection is not None:
             self._connection.close()
 
@@ -145,6 +148,15 @@ class Writer:
             outcomes = [_Outcome(request, error=lost) for request in batch]
             self._recover()
         self._tell(news, outcomes)
+
+    def _look_after(self) -> None:
+        """Do what the file needs from time to time, once nobody waits for the commit."""
+        if self._connection is None:
+            return
+        try:
+            self._tend(self._connection)
+        except (sqlite3.Error, OSError):
+            self._recover()  # it is done the next time; nothing that was told depends on it
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
