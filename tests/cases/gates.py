@@ -9,17 +9,29 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from antiphon.core.commands import Accept, Command, Prepare, StartCall
+from antiphon.core.commands import (
+    Accept,
+    Command,
+    CommitAnswer,
+    PlaceResults,
+    PlaceRun,
+    Prepare,
+    StartCall,
+)
+from antiphon.core.dispatch import Denied
 from antiphon.core.ids import OperationId
 from antiphon.core.manifest import WireRequest
 from antiphon.core.records import Call, CallState
 from antiphon.engine.ports import Reply, Transport
 from antiphon.engine.tools import Function
 from antiphon.stores.base import Store
+
+TOGETHER = (PlaceRun, PlaceResults, CommitAnswer)
+"""What the engine lets others go along with."""
 
 
 class Gates:
@@ -38,7 +50,7 @@ class Gates:
 
     async def wait(self, name: str) -> Any:
         """Wait at a gate; return what it was opened with."""
-        if self._all_free or name in self._free:
+        if not self.holds(name):
             return None
         waiting = self._held[name] = asyncio.get_running_loop().create_future()
         try:
@@ -54,6 +66,10 @@ class Gates:
             return False
         waiting.set_result(value)
         return True
+
+    def holds(self, name: str) -> bool:
+        """Whether anybody would be held at this gate."""
+        return not (self._all_free or name in self._free)
 
     def free(self, name: str) -> None:
         """Hold nobody at this gate any more."""
@@ -76,6 +92,10 @@ class HeldStore:
         return await self._counted(self._store.do(command))
 
     async def do_all(self, *commands: Command[Any]) -> Any:
+        if len(commands) > 1 and isinstance(commands[0], TOGETHER) and self._holds(commands[1:]):
+            # The engine would do in one transaction what the case wants to stop in between. A
+            # store may refuse that, and then the engine does one after the other.
+            return Denied("held by the case")
         for command in commands:
             await self._pass(command)
         return await self._counted(self._store.do_all(*commands))
@@ -83,6 +103,18 @@ class HeldStore:
     def submit(self, command: Command[Any]) -> Awaitable[Any]:
         # Waited for here, so that it is durable by the time the case looks.
         return asyncio.ensure_future(self._counted(self._store.submit(command)))
+
+    def _holds(self, commands: Sequence[Command[Any]]) -> bool:
+        """Whether one of `commands` would be held here."""
+        for command in commands:
+            match command:
+                case Prepare(manifest=manifest) if self._gates.holds(f"accept {manifest.run}"):
+                    return True
+                case StartCall(call_id=call_id) if self._gates.holds(f"call {call_id}"):
+                    return True
+                case _:
+                    pass
+        return False
 
     async def _pass(self, command: Command[Any]) -> None:
         match command:

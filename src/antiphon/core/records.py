@@ -111,9 +111,8 @@ class Run(_Row, frozen=True, kw_only=True):
     `leaf` is the newest message of the run's own line: its input, then each commit.
     `head_left` is where the run's placement or its own last commit left the head: the head
     follows the run only while it still stands there. `answer` is the id reserved for the next
-    assistant message. `dispatched` says whether an operation was ever prepared
-    for it; `committed` counts its assistant messages. `seq` is
-    the number of the event that told of its start.
+    assistant message. `operation` is the newest one prepared for it; `committed` counts its
+    assistant messages. `seq` is the number of the event that told of its start.
     """
 
     id: RunId
@@ -128,7 +127,7 @@ class Run(_Row, frozen=True, kw_only=True):
     leaf: MessageId | None
     head_left: MessageId | None
     answer: MessageId | None
-    dispatched: bool = False
+    operation: OperationId | None = None
     committed: int
     node: NodeId | None
     epoch: int

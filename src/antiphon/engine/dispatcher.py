@@ -7,19 +7,22 @@ known is recorded as UNKNOWN before anything else is tried.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
 from antiphon.core.assembler import Assembler
+from antiphon.core.blocks import Message
 from antiphon.core.commands import Accept, Close, Command, Prepare, PutContent, Retry, Supersede
 from antiphon.core.dispatch import Denied, State
 from antiphon.core.ids import MessageId, OperationId
 from antiphon.core.manifest import Manifest, Purpose, WireRequest, manifest_digest
 from antiphon.core.records import Conversation, Run
 from antiphon.engine.control import Control
+from antiphon.engine.entering import Entering
 from antiphon.engine.exchange import Exchange, Outcome
 from antiphon.engine.live import LiveRun
-from antiphon.engine.settlement import Accepted, Again, Settlement
+from antiphon.engine.settlement import Accepted, Again, Settlement, Stepped
 from antiphon.engine.target import Target, Targets, render_manifest
 from antiphon.engine.world import World
 from antiphon.errors import InternalError, InvalidInput, NotFound, SequenceRejected
@@ -35,78 +38,127 @@ class Dispatcher:
         self._targets = Targets(world)
         self._settlement = Settlement(world)
 
-    async def turn(self, run: Run, control: Control, *, tools: bool = True) -> Run:
+    async def turn(
+        self, run: Run, control: Control, *, tools: bool = True, entering: Entering | None = None
+    ) -> Stepped:
         """Make one model call and return the run as it then stands.
 
         It has committed, or ended in error, or was canceled, or its outcome is unknown and
-        nothing can be done about it yet. Only store failures and bugs come out as exceptions.
+        nothing can be done about it yet. What is `entering` enters the tree first; where it may
+        not, nothing is called and the run is returned as it is stored. Only store failures and
+        bugs come out as exceptions.
         """
-        accepted = await self._begin(run, tools=tools)
+        accepted = await self._begin(run, tools=tools, entering=entering)
         while isinstance(accepted, Accepted):
             outcome, live = await self._exchange(accepted, run, control)
             settled = await self._settlement.settle(accepted, outcome, live)
-            if isinstance(settled, Run):
+            if isinstance(settled, Stepped):
                 return settled
+            if isinstance(settled, Run):
+                return Stepped(settled)
             await control.pause(settled.wait_ms / 1000)
             accepted = await self._accept_again(accepted, settled)
-        return accepted
+        return Stepped(accepted)
 
     # Before the send.
 
-    async def _begin(self, run: Run, *, tools: bool) -> Accepted | Run:
+    async def _begin(self, run: Run, *, tools: bool, entering: Entering | None) -> Accepted | Run:
         """Return an accepted attempt, or the run where it ended before one could be made."""
-        conversation = await self._world.store.conversation(run.conversation)
+        store = self._world.store
+        if entering is not None:
+            at_once = await self._accept_at_once(entering, tools=tools)
+            if at_once is not None:
+                return at_once
+            entered = await store.do(entering.command)
+            run = await store.run(run.conversation, run.id)
+            if isinstance(entered, Denied) or not run.open:
+                return run
+        conversation = await store.conversation(run.conversation)
         try:
-            self._world.settings.models.get(run.options.model)
-            target = await self._targets.of_run(run, conversation)
-            if not tools:
-                target = target.without_tools()
-            waiting = await self._left_prepared(run, target) if run.dispatched else None
+            target = await self._target(run, conversation, tools=tools)
+            # What enters follows on what this process has just done: nothing lies about then.
+            waiting = None
+            if run.operation is not None and entering is None:
+                waiting = await self._left_prepared(run, target, run.operation)
             return waiting or await self._accept(run, target)
         except (SequenceRejected, InvalidInput, NotFound) as refused:
             # The history, the model or its dialect: nothing was recorded, nothing was sent.
             return await self._settlement.end(run.id, run.conversation, refused.code)
 
+    async def _target(self, run: Run, conversation: Conversation, *, tools: bool) -> Target:
+        self._world.settings.models.get(run.options.model)
+        target = await self._targets.of_run(run, conversation)
+        return target if tools else target.without_tools()
+
+    async def _accept_at_once(self, entering: Entering, *, tools: bool) -> Accepted | None:
+        """Let it enter and accept the call about it in one transaction.
+
+        None where that may not be: whatever the reason is, it shows when the two are tried one
+        after the other.
+        """
+        run, conversation = entering.run, entering.conversation
+        accepted = None
+        with suppress(SequenceRejected, InvalidInput, NotFound):
+            target = await self._target(run, conversation, tools=tools)
+            accepted = await self._propose(run, conversation, target, entering)
+        if accepted is None:
+            self._world.lines.forget(conversation.id)  # it may end in what did not enter
+        return accepted
+
     async def _accept(self, run: Run, target: Target) -> Accepted | Run:
-        """Prepare and accept in one transaction; again if the world moved in between."""
-        store, world = self._world.store, self._world
+        """Prepare and accept; again if the world moved in between."""
+        store = self._world.store
         for _ in range(PREPARE_TRIES):
             conversation = await store.conversation(run.conversation)
-            manifest, request = await self._manifest(run, conversation, target)
-            answer = run.answer or MessageId(world.new_id("msg_"))
-            now_ms = world.clock.now_ms()
-            commands: list[Command[Any]] = []
-            if target.new_content:
-                commands.append(
-                    PutContent(
-                        conversation=run.conversation, now_ms=now_ms, items=target.new_content
-                    )
-                )
-            commands.append(
-                Prepare(
-                    conversation=run.conversation,
-                    now_ms=now_ms,
-                    manifest=manifest,
-                    manifest_digest=manifest_digest(target.key, manifest),
-                    answer=answer,
-                )
-            )
-            commands.append(self._acceptance(run, manifest.operation))
-            done = await store.do_all(*commands)
-            if not isinstance(done, Denied):
-                return Accepted(
-                    run=run.id,
-                    conversation=run.conversation,
-                    attempt=done[-1],
-                    manifest=manifest,
-                    request=request,
-                    target=target,
-                    answer=answer,
-                )
+            accepted = await self._propose(run, conversation, target)
+            if accepted is not None:
+                return accepted
             run = await store.run(run.conversation, run.id)
             if not run.open:
                 return run
         return await self._settlement.end(run.id, run.conversation, "conversation_busy")
+
+    async def _propose(
+        self,
+        run: Run,
+        conversation: Conversation,
+        target: Target,
+        entering: Entering | None = None,
+    ) -> Accepted | None:
+        """Prepare and accept in one transaction, on these rows; None if they have moved."""
+        world = self._world
+        manifest, request = await self._manifest(
+            run, conversation, target, None if entering is None else entering.message
+        )
+        answer = run.answer or MessageId(world.new_id("msg_"))
+        now_ms = world.clock.now_ms()
+        commands: list[Command[Any]] = [] if entering is None else [entering.command]
+        if target.new_content:
+            commands.append(
+                PutContent(conversation=run.conversation, now_ms=now_ms, items=target.new_content)
+            )
+        commands.append(
+            Prepare(
+                conversation=run.conversation,
+                now_ms=now_ms,
+                manifest=manifest,
+                manifest_digest=manifest_digest(target.key, manifest),
+                answer=answer,
+            )
+        )
+        commands.append(self._acceptance(run, manifest.operation))
+        done = await world.store.do_all(*commands)
+        if isinstance(done, Denied):
+            return None
+        return Accepted(
+            run=run.id,
+            conversation=run.conversation,
+            attempt=done[-1],
+            manifest=manifest,
+            request=request,
+            target=target,
+            answer=answer,
+        )
 
     def _acceptance(self, run: Run, operation: OperationId) -> Accept:
         now_ms = self._world.clock.now_ms()
@@ -119,7 +171,7 @@ class Dispatcher:
         )
 
     async def _manifest(
-        self, run: Run, conversation: Conversation, target: Target
+        self, run: Run, conversation: Conversation, target: Target, entering: Message | None
     ) -> tuple[Manifest, WireRequest]:
         if run.leaf is None or run.session is None:
             raise InternalError("A run is placed before it is dispatched.", at=run.id)
@@ -132,11 +184,9 @@ class Dispatcher:
             policy_digest=target.policy_digest,
             toolset_digest=target.toolset_digest,
             key=target.key,
+            entering=entering,
         )
         rendering = line.finish()
-        before: list[OperationId] = []
-        if run.dispatched:
-            before = await self._world.store.operations(run.conversation, run.id)
         manifest = Manifest(
             operation=OperationId(self._world.new_id("op_")),
             conversation=run.conversation,
@@ -157,15 +207,16 @@ class Dispatcher:
             request_digest=rendering.request_digest,
             mappings=rendering.mappings,
             max_output_tokens=target.policy.max_output_tokens,
-            linked_to=before[-1] if before else None,
+            linked_to=run.operation,
         )
         return manifest, rendering.request
 
-    async def _left_prepared(self, run: Run, target: Target) -> Accepted | Run | None:
+    async def _left_prepared(
+        self, run: Run, target: Target, operation: OperationId
+    ) -> Accepted | None:
         """Take up what a process left before it died: an attempt PREPARED or at rest."""
         store = self._world.store
-        operations = await store.operations(run.conversation, run.id)
-        attempt = (await store.attempts(operations[-1]))[-1]
+        attempt = (await store.attempts(operation))[-1]
         now_ms = self._world.clock.now_ms()
         if attempt.state is State.FAILED:
             await store.do(

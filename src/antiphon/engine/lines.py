@@ -60,10 +60,12 @@ class LineCache:
         policy_digest: Digest,
         toolset_digest: Digest,
         key: bytes,
+        entering: Message | None = None,
     ) -> RenderedLine:
         """Return the rendered line that ends in `leaf`, ready to be finished.
 
-        The caller must not feed it: it is shared with the next dispatch.
+        The caller must not feed it: it is shared with the next dispatch. `entering` is a leaf
+        that is about to be stored; where it then is not, the caller forgets the line.
         """
         warm = self._warm.get(conversation.id)
         if (
@@ -75,10 +77,10 @@ class LineCache:
             self._warm.move_to_end(conversation.id)
             if warm.leaf == leaf:
                 return warm.line
-            new = await self._store.path(conversation.id, leaf, until=warm.leaf)
+            new = await self._path(conversation.id, leaf, entering, until=warm.leaf)
             if new and new[0].parent == warm.leaf and _may_follow(warm.pending, new[0]):
                 return self._grow(warm, visible(new, conversation.deletions), leaf)
-        path = await self._store.path(conversation.id, leaf)
+        path = await self._path(conversation.id, leaf, entering)
         warm = _Warm(
             line=adapter.line(policy, tools, key=key, conversation=conversation.id),
             leaf=leaf,
@@ -91,6 +93,20 @@ class LineCache:
         while len(self._warm) > WARM_LINES:
             self._warm.popitem(last=False)
         return self._grow(warm, visible(path, conversation.deletions), leaf)
+
+    async def _path(
+        self,
+        conversation: ConversationId,
+        leaf: MessageId,
+        entering: Message | None,
+        *,
+        until: MessageId | None = None,
+    ) -> list[Message]:
+        if entering is None:
+            return await self._store.path(conversation, leaf, until=until)
+        if entering.parent is None or entering.parent == until:
+            return [entering]
+        return [*await self._store.path(conversation, entering.parent, until=until), entering]
 
     def _grow(self, warm: _Warm, messages: Sequence[Message], leaf: MessageId) -> RenderedLine:
         for message in messages:

@@ -7,9 +7,9 @@ stands there and the loop what comes next, so it can be killed anywhere and begu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
-from typing import Final, assert_never
+from typing import Any, Final, assert_never
 
 from antiphon.core import loop, recovery
 from antiphon.core.blocks import Message
@@ -17,9 +17,6 @@ from antiphon.core.commands import (
     ClaimRun,
     EndRun,
     FinishCall,
-    PlaceResults,
-    PlaceRun,
-    StartCall,
     WaitRun,
 )
 from antiphon.core.dispatch import Denied, State
@@ -39,12 +36,13 @@ from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
 from antiphon.engine.control import Control
 from antiphon.engine.dispatcher import Dispatcher
+from antiphon.engine.entering import Entering, input_enters, results_enter
 from antiphon.engine.startup import settle_unknown
-from antiphon.engine.tools import execute
+from antiphon.engine.tools import execute, start_call
 from antiphon.engine.world import World
 from antiphon.errors import InternalError
 
-NEAR_HEAD: Final = 64
+NEAR_HEAD: Final = 16
 """How much of a line is read to find its last closed point; the whole line if it is not there."""
 
 
@@ -75,9 +73,10 @@ class Worker:
 
         A canceled run holds up nobody: what it still has under way goes on beside the next.
         """
-        while (run := await self._next()) is not None:
+        while (found := await self._next()) is not None:
+            run = found.run if isinstance(found, Entering) else found
             control = self._controls[run.id] = Control(self._world.clock)
-            task = asyncio.create_task(self._drive(run, control), name=f"run {run.id}")
+            task = asyncio.create_task(self._drive(found, control), name=f"run {run.id}")
             try:
                 done = await control.until(task)
             except asyncio.CancelledError:
@@ -103,14 +102,15 @@ class Worker:
 
     # Which run is next.
 
-    async def _next(self) -> Run | None:
+    async def _next(self) -> Run | Entering | None:
         while True:
             try:
                 return await self._look()
             except _Moved:
                 continue  # the world moved between looking and placing: look again
 
-    async def _look(self) -> Run | None:
+    async def _look(self) -> Run | Entering | None:
+        """Return a run that holds the slot, or what is to enter for one that may take it."""
         store = self._world.store
         conversation = await store.conversation(self._conversation)
         runs = await store.runs(self._conversation, OPEN_RUN)
@@ -120,10 +120,10 @@ class Worker:
                 await self._await_deadline(held)
             return await self._claimed(held) if held else None
         for run in runs:
-            if run.status is RunStatus.WAITING and await self._answered(run):
-                resumed = await self._place_results(run)
-                if resumed is not None:
-                    return resumed
+            if run.status is RunStatus.WAITING:
+                calls = await self._open_step(run)
+                if calls and all(call.state in TERMINAL_CALL for call in calls):
+                    return results_enter(self._world, conversation, run, calls)
         for run in runs:
             if run.status is RunStatus.QUEUED:
                 placed = await self._place(run, conversation, runs)
@@ -164,34 +164,23 @@ class Worker:
             return None
         return claimed
 
-    async def _answered(self, run: Run) -> bool:
-        calls = await self._open_step(run)
-        return bool(calls) and all(call.state in TERMINAL_CALL for call in calls)
-
     async def _open_step(self, run: Run) -> list[Call]:
         """Return the calls of the run's newest message whose results are not placed yet."""
         if run.leaf is None:
             return []
         return await self._world.store.calls(run.conversation, run.id, run.leaf)
 
-    async def _place(self, run: Run, conversation: Conversation, runs: list[Run]) -> Run | None:
+    async def _place(
+        self, run: Run, conversation: Conversation, runs: list[Run]
+    ) -> Entering | None:
         others = [other for other in runs if other.id != run.id]
         line = await self._line_to(conversation, run.asked_parent or conversation.head)
         match place(run, line, others):
             case PlaceAt(parent):
-                placed = await self._world.store.do(
-                    PlaceRun(
-                        conversation=run.conversation,
-                        now_ms=self._world.clock.now_ms(),
-                        run=run.id,
-                        parent=parent,
-                        revision=conversation.revision,
-                        fence=self._world.fence,
-                    )
-                )
-                if isinstance(placed, Denied):
-                    raise _Moved
-                return placed
+                waiting = None
+                if run.input is not None:
+                    waiting = await self._world.store.run_input(run.conversation, run.id)
+                return input_enters(self._world, conversation, run, waiting, parent)
             case StayQueued():
                 return None
             case CannotPlace(code):
@@ -211,28 +200,34 @@ class Worker:
 
     # One run.
 
-    async def _drive(self, run: Run, control: Control) -> None:
+    async def _drive(self, found: Run | Entering, control: Control) -> None:
         store, functions = self._world.store, frozenset(self._world.functions)
+        run, entering = (found.run, found) if isinstance(found, Entering) else (found, None)
         while run.status is RunStatus.PENDING and not control.canceled:
-            calls = await self._open_step(run)
+            calls = [] if entering else await self._open_step(run)
             step = loop.next_step(run, calls, functions)
             match step:
                 case loop.CallModel(tools):
                     if loop.over_limit(run):
-                        await self._end(run, "model_call_limit")
+                        await self._end(run, "model_call_limit", entering)
                         return
                     made = run.committed
-                    run = await self._dispatcher.turn(run, control, tools=tools)
+                    stepped = await self._dispatcher.turn(
+                        run, control, tools=tools, entering=entering
+                    )
+                    run, entering = stepped.run, None
                     if run.status is RunStatus.PENDING and run.committed == made:
                         raise InternalError("A model call came to nothing.", at=run.id)
+                    if stepped.started:
+                        await self._all(map(self._execute, stepped.started))
+                        run = await store.run(run.conversation, run.id)
                 case loop.RunTools(calls_to_run):
-                    await self._run_tools(run, calls_to_run)
+                    await self._all(map(self._claim, calls_to_run))
                     run = await store.run(run.conversation, run.id)
                 case loop.PlaceToolResults():
-                    placed = await self._place_results(run)
-                    if placed is None:
-                        return
-                    run = placed
+                    conversation = await store.conversation(run.conversation)
+                    entering = results_enter(self._world, conversation, run, calls)
+                    run = entering.run
                 case loop.AwaitOutputs(end_code):
                     await self._wait(run, end_code)
                     return
@@ -251,19 +246,9 @@ class Worker:
             )
         )
 
-    async def _place_results(self, run: Run) -> Run | None:
-        placed = await self._world.store.do(
-            PlaceResults(
-                conversation=run.conversation,
-                now_ms=self._world.clock.now_ms(),
-                run=run.id,
-                message=MessageId(self._world.new_id("msg_")),
-                fence=self._world.fence,
-            )
-        )
-        return None if isinstance(placed, Denied) or not placed.open else placed
-
-    async def _end(self, run: Run, code: str) -> None:
+    async def _end(self, run: Run, code: str, entering: Entering | None = None) -> None:
+        if entering is not None:
+            await self._world.store.do(entering.command)
         await self._world.store.do(
             EndRun(
                 conversation=run.conversation,
@@ -276,29 +261,33 @@ class Worker:
 
     # Tools that run here.
 
-    async def _run_tools(self, run: Run, calls: tuple[Call, ...]) -> None:
+    async def _all(self, work: Iterable[Coroutine[Any, Any, None]]) -> None:
         async with asyncio.TaskGroup() as group:
-            for call in calls:
-                group.create_task(self._execute(run, call))
+            for one in work:
+                group.create_task(one)
 
-    async def _execute(self, run: Run, call: Call) -> None:
+    async def _claim(self, call: Call) -> None:
+        """Carry out a pending call, if it is still there for the taking."""
         world = self._world
-        function = world.functions[call.name]
         started = await world.store.do(
-            StartCall(
-                conversation=run.conversation,
-                now_ms=world.clock.now_ms(),
-                run=run.id,
+            start_call(
+                world.functions[call.name],
+                conversation=call.conversation,
+                run=call.run,
                 call_id=call.call_id,
                 fence=world.fence,
-                deadline_ms=world.clock.now_ms() + int(function.timeout_s * 1000),
+                now_ms=world.clock.now_ms(),
             )
         )
-        if isinstance(started, Denied):
-            return
+        if not isinstance(started, Denied):
+            await self._execute(started)
+
+    async def _execute(self, started: Call) -> None:
+        """Run the function of a call that is EXECUTING, and record what it came to."""
+        function = self._world.functions[started.name]
         try:
             async with asyncio.timeout(function.timeout_s):
-                text = await execute(function, call)
+                text = await execute(function, started)
         except TimeoutError:
             # Nobody can be asked whether it took effect, so the model is told just that.
             text = timed_out(function.timeout_s)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -19,16 +20,18 @@ from antiphon.core.commands import (
     NewCall,
     Quarantine,
     Refuse,
+    StartCall,
     Then,
 )
 from antiphon.core.dispatch import Denied
 from antiphon.core.ids import ConversationId, MessageId, RunId
 from antiphon.core.ledger import arguments_digest, invalid_arguments, text_result, unknown_tool
 from antiphon.core.manifest import Manifest, WireRequest
-from antiphon.core.records import Attempt, Run, Runner, RunStatus
+from antiphon.core.records import Attempt, Call, Run, Runner, RunStatus
 from antiphon.engine.exchange import Answered, Broken, Outcome, Rejected, Unsent
 from antiphon.engine.live import LiveRun
 from antiphon.engine.target import Target
+from antiphon.engine.tools import start_call
 from antiphon.engine.world import World
 from antiphon.errors import InternalError
 
@@ -59,7 +62,19 @@ class Again:
     after_unknown: bool = False
 
 
-Settled: TypeAlias = Run | Again
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """The run as it stands after a model call.
+
+    `started` are the calls of its answer that are EXECUTING already, in the hands of whoever
+    made the call: they were claimed in the transaction that committed them.
+    """
+
+    run: Run
+    started: tuple[Call, ...] = ()
+
+
+Settled: TypeAlias = Stepped | Run | Again
 """The run as it then stands, or word that its operation may be tried again."""
 
 
@@ -124,38 +139,53 @@ class Settlement:
             raise InternalError(f"A run could not be ended: {done.reason}.", at=run)
         return done
 
-    async def _commit(self, accepted: Accepted, answer: Answer) -> Run:
+    async def _commit(self, accepted: Accepted, answer: Answer) -> Stepped:
         world, attempt, manifest = self._world, accepted.attempt, accepted.manifest
         now_ms = world.clock.now_ms()
         calls = tuple(self._new_call(call, accepted.target, answer) for call in answer.calls)
-        done = await world.store.do(
-            CommitAnswer(
+        commit = CommitAnswer(
+            conversation=accepted.conversation,
+            now_ms=now_ms,
+            operation=attempt.operation,
+            generation=attempt.generation,
+            message=Message(
+                id=accepted.answer,
                 conversation=accepted.conversation,
-                now_ms=now_ms,
-                operation=attempt.operation,
-                generation=attempt.generation,
-                message=Message(
-                    id=accepted.answer,
-                    conversation=accepted.conversation,
-                    parent=manifest.base_leaf,
-                    role=Role.ASSISTANT,
-                    blocks=asked_in(attempt.generation, answer.blocks),
-                    origin=Origin.MODEL,
-                    trust=Trust.MODEL,
-                    session=manifest.session,
-                    run=accepted.run,
-                    created_ms=now_ms,
-                ),
-                calls=calls,
-                usage=answer.usage,
-                finish=answer.finish,
-                then=then_after(calls, paused=answer.paused),
-                end_code="length" if answer.truncated else None,
-            )
+                parent=manifest.base_leaf,
+                role=Role.ASSISTANT,
+                blocks=asked_in(attempt.generation, answer.blocks),
+                origin=Origin.MODEL,
+                trust=Trust.MODEL,
+                session=manifest.session,
+                run=accepted.run,
+                created_ms=now_ms,
+            ),
+            calls=calls,
+            usage=answer.usage,
+            finish=answer.finish,
+            then=then_after(calls, paused=answer.paused),
+            end_code="length" if answer.truncated else None,
         )
+        together = await world.store.do_all(commit, *self._starts(accepted, calls))
+        if not isinstance(together, Denied):
+            return Stepped(together[0], tuple(together[1:]))
+        done = await world.store.do(commit)
         if isinstance(done, Denied):
-            return await self._too_late(accepted, answer.text, done)
-        return done
+            return Stepped(await self._too_late(accepted, answer.text, done))
+        return Stepped(done)
+
+    def _starts(self, accepted: Accepted, calls: tuple[NewCall, ...]) -> Iterator[StartCall]:
+        """Claim what this process runs in the transaction that commits it: one flush less."""
+        for call in calls:
+            if call.code is None and call.runner is Runner.FUNCTION:
+                yield start_call(
+                    self._world.functions[call.name],
+                    conversation=accepted.conversation,
+                    run=accepted.run,
+                    call_id=call.call_id,
+                    fence=self._world.fence,
+                    now_ms=self._world.clock.now_ms(),
+                )
 
     def _new_call(self, call: ToolCall, target: Target, answer: Answer) -> NewCall:
         """Return the ledger row to be born: who runs it, and what may happen twice."""

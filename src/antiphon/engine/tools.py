@@ -15,6 +15,8 @@ from typing import Any, Final
 
 import msgspec
 
+from antiphon.core.commands import Fence, StartCall
+from antiphon.core.ids import CallId, ConversationId, RunId
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import Call
 
@@ -49,6 +51,26 @@ class Function:
             description=self.description,
             parameters=msgspec.Raw(msgspec.json.encode(schema)),
         )
+
+
+def start_call(
+    function: Function,
+    *,
+    conversation: ConversationId,
+    run: RunId,
+    call_id: CallId,
+    fence: Fence,
+    now_ms: int,
+) -> StartCall:
+    """Return the command that claims a call of `function` for this process, from now on."""
+    return StartCall(
+        conversation=conversation,
+        now_ms=now_ms,
+        run=run,
+        call_id=call_id,
+        fence=fence,
+        deadline_ms=now_ms + int(function.timeout_s * 1000),
+    )
 
 
 async def execute(function: Function, call: Call) -> str:

@@ -40,6 +40,7 @@ from antiphon.stores.sqlite.rows import (
     CONVERSATION,
     MANIFEST,
     MESSAGE,
+    RUN,
     AttemptRow,
     CallRow,
     ConversationRow,
@@ -212,19 +213,19 @@ def children(
     return _messages(db, conversation, at, "m.place >> 32 = ? AND m.parent IS ?", at, under)
 
 
-_RUN = f"SELECT {', '.join(f'r.{column}' for column in RunRow._fields)}, c.id FROM run AS r " + (
-    "JOIN conversation AS c ON c.number = r.place >> 32 "
-)
+_RUN = f"""
+SELECT (SELECT c.id FROM conversation AS c WHERE c.number = run.place >> 32), {RUN} FROM run
+"""
 
 
 def _run(row: tuple[Any, ...]) -> Run:
-    return RunRow._make(row[:-1]).record(row[-1])
+    return RunRow._make(row[1:]).record(row[0])
 
 
 def run(db: sqlite3.Connection, conversation: ConversationId | None, run: RunId) -> Run:
     """Return one run; of any conversation where none is named. Raises `NotFound`."""
-    row = db.execute(_RUN + "WHERE r.id = ?", (run,)).fetchone()
-    if row is None or conversation not in (None, row[-1]):
+    row = db.execute(_RUN + "WHERE id = ?", (run,)).fetchone()
+    if row is None or conversation not in (None, row[0]):
         raise NotFound("There is no such run.", at=run)
     return _run(row)
 
@@ -235,10 +236,9 @@ def runs(
     """Return a conversation's runs in the order they were started."""
     wanted = list(RunStatus) if statuses is None else list(statuses)
     # Open runs have an index of their own; without this word of help it would not be used.
-    hint = "AND r.ended_ms IS NULL" if OPEN_RUN.issuperset(wanted) else ""
+    hint = "AND ended_ms IS NULL" if OPEN_RUN.issuperset(wanted) else ""
     rows = db.execute(
-        _RUN + f"WHERE r.place BETWEEN ? AND ? AND {_any('r.status', wanted)} {hint} "
-        "ORDER BY r.place",
+        _RUN + f"WHERE place BETWEEN ? AND ? AND {_any('status', wanted)} {hint} ORDER BY place",
         (*span(number(db, conversation)), *wanted),
     )
     return [_run(row) for row in rows]
@@ -246,7 +246,7 @@ def runs(
 
 def open_runs(db: sqlite3.Connection) -> list[Run]:
     """Return every open run."""
-    rows = db.execute(_RUN + "WHERE r.ended_ms IS NULL ORDER BY r.created_ms, r.place")
+    rows = db.execute(_RUN + "WHERE ended_ms IS NULL ORDER BY created_ms, place")
     return [_run(row) for row in rows]
 
 

@@ -142,6 +142,7 @@ class RunRow(NamedTuple):
     created_ms: int
     started_ms: int | None
     ended_ms: int | None
+    operation_id: OperationId | None
 
     @property
     def open(self) -> bool:
@@ -163,7 +164,7 @@ class RunRow(NamedTuple):
             leaf=self.leaf,
             head_left=self.head_left,
             answer=self.answer,
-            dispatched=self.first_operation is not None,
+            operation=self.operation_id,
             committed=self.committed,
             node=self.node,
             epoch=self.epoch,
@@ -178,7 +179,8 @@ class RunRow(NamedTuple):
         )
 
 
-RUN: Final = ", ".join(RunRow._fields)
+RUN: Final = f"""{", ".join(RunRow._fields[:-1])},
+  (SELECT manifest.operation FROM manifest WHERE manifest.place = run.operation)"""
 
 
 class AttemptRow(NamedTuple):

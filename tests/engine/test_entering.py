@@ -1,0 +1,168 @@
+"""What enters the tree together with the acceptance of the call about it, and when it may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon.core.blocks import Refusal, Role, Status
+from antiphon.core.commands import (
+    AddMessages,
+    Command,
+    CommitAnswer,
+    PlaceResults,
+    PlaceRun,
+)
+from antiphon.core.dispatch import Denied
+from antiphon.core.records import CallState, RunStatus
+from antiphon.engine.explain import exact_request
+from antiphon.engine.tools import Function
+from antiphon.library import Antiphon, Chat
+from tests.support.engines import app_on, talk
+from tests.support.lines import user
+from tests.support.provider import ScriptedProvider, asks, says
+
+CLOCK = Function(name="clock", run=lambda: "noon")
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "antiphon.db"
+
+
+def transactions(app: Antiphon) -> list[tuple[str, ...]]:
+    """The commands of each transaction that is asked for from now on, in their order."""
+    store, seen = app.engine.world.store, list[tuple[str, ...]]()
+    do, do_all = store.do, store.do_all
+
+    async def one(command: Command[Any]) -> Any:
+        seen.append((type(command).__name__,))
+        return await do(command)
+
+    async def several(*commands: Command[Any]) -> Any:
+        seen.append(tuple(type(command).__name__ for command in commands))
+        return await do_all(*commands)
+
+    store.do, store.do_all = one, several  # type: ignore[method-assign]
+    return seen
+
+
+async def test_a_turn_with_a_tool_waits_for_the_disk_six_times(db: Path) -> None:
+    provider = ScriptedProvider(asks(("c1", "clock", "{}")), says("It is noon."))
+    async with app_on(db, provider, functions=[CLOCK]) as app:
+        chat = await app.create()
+        seen = transactions(app)
+        assert await talk(chat, "What time is it?") == "It is noon."
+        assert seen == [
+            ("PutContent", "StartRun"),
+            ("PlaceRun", "Prepare", "Accept"),
+            ("CommitAnswer", "StartCall"),
+            ("FinishCall",),
+            ("PlaceResults", "Prepare", "Accept"),
+            ("CommitAnswer",),
+        ]
+
+
+@pytest.mark.req("M68", "M98")
+async def test_what_was_foreseen_is_what_was_stored_and_sent(db: Path) -> None:
+    provider = ScriptedProvider(asks(("c1", "clock", "{}")), says("Noon."), says("Still noon."))
+    async with app_on(db, provider, functions=[CLOCK]) as app:
+        chat = await app.create()
+        first = await chat.send("What time is it?")
+        await first.result()
+        await (await chat.send("And now?")).result()
+        world, sent = app.engine.world, iter(provider.bodies)
+        for run in await world.store.runs(chat.id):
+            for operation in await world.store.operations(chat.id, run.id):
+                assert (await exact_request(world, run.id, operation)).body == next(sent)
+        assert next(sent, None) is None
+
+
+def beforehand(app: Antiphon, kind: type[Command[Any]], *first: Command[Any]) -> None:
+    """Let the world move once, just before a transaction that begins with a `kind`."""
+    store = app.engine.world.store
+    do_all, left = store.do_all, list(first)
+
+    async def after_them(*commands: Command[Any]) -> Any:
+        while left and isinstance(commands[0], kind):
+            assert not isinstance(await store.do(left.pop()), Denied)
+        return await do_all(*commands)
+
+    store.do_all = after_them  # type: ignore[method-assign]
+
+
+async def added(chat: Chat, text: str) -> AddMessages:
+    row = await chat.row()
+    message = user(text, conversation=chat.id, id="msg_added")
+    return AddMessages(
+        conversation=chat.id, now_ms=row.updated_ms, messages=(message,), head=message.id
+    )
+
+
+async def test_an_input_goes_where_it_belongs_when_the_head_moved_at_the_last_moment(
+    db: Path,
+) -> None:
+    provider = ScriptedProvider(says("Yes."))
+    async with app_on(db, provider) as app:
+        chat = await app.create()
+        beforehand(app, PlaceRun, await added(chat, "I am Ann."))
+        assert await talk(chat, "Do you know me?") == "Yes."
+        assert [m["content"] for m in provider.messages()] == ["I am Ann.", "Do you know me?"]
+        assert [m.text for m in await chat.line()] == ["I am Ann.", "Do you know me?", "Yes."]
+
+
+async def test_a_run_canceled_at_the_last_moment_sends_nothing_more(db: Path) -> None:
+    provider = ScriptedProvider(asks(("c1", "clock", "{}")))
+    async with app_on(db, provider, functions=[CLOCK]) as app:
+        chat = await app.create()
+        run = await chat.send("What time is it?")
+        store, engine = app.engine.world.store, app.engine
+        do_all = store.do_all
+
+        async def after_the_cancel(*commands: Command[Any]) -> Any:
+            if isinstance(commands[0], PlaceResults):
+                store.do_all = do_all  # type: ignore[method-assign]
+                await engine.cancel(chat.id, run.id)
+            return await do_all(*commands)
+
+        store.do_all = after_the_cancel  # type: ignore[method-assign]
+        await engine.idle(chat.id)
+        assert len(provider.requests) == 1
+        assert (await run.row()).status is RunStatus.CANCELED
+        assert [m.role for m in await chat.line()] == [Role.USER, Role.ASSISTANT, Role.TOOL]
+        assert not engine.failures
+
+
+async def test_an_answer_lands_though_its_calls_cannot_be_claimed_with_it(db: Path) -> None:
+    provider = ScriptedProvider(asks(("c1", "clock", "{}")), says("Noon."))
+    async with app_on(db, provider, functions=[CLOCK]) as app:
+        chat = await app.create()
+        store = app.engine.world.store
+        do_all = store.do_all
+
+        async def never_together(*commands: Command[Any]) -> Any:
+            if isinstance(commands[0], CommitAnswer) and len(commands) > 1:
+                return Denied("caller_current")
+            return await do_all(*commands)
+
+        store.do_all = never_together  # type: ignore[method-assign]
+        run = await chat.send("What time is it?")
+        assert (await run.result()).text == "Noon."
+        (call,) = (await run.explain()).calls
+        assert (call.state, call.attempt) == (CallState.SUCCESS, 1)
+
+
+async def test_a_request_that_is_refused_leaves_its_input_in_the_tree(db: Path) -> None:
+    provider = ScriptedProvider()
+    async with app_on(db, provider) as app:
+        chat = await app.create()
+        seen = transactions(app)
+        run = await chat.send([Refusal(text="no")])
+        await app.engine.idle(chat.id)
+        assert provider.requests == []
+        (message,) = await chat.tree()
+        assert message.status is Status.ERROR
+        assert (await run.row()).status is RunStatus.ERROR
+        assert ("PlaceRun",) in seen
