@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from itertools import cycle
 from typing import Any
 
 from antiphon.core.manifest import WireRequest
@@ -13,6 +12,8 @@ from bench.talk import arguments, words
 
 USAGE = {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18}
 DONE = b"data: [DONE]\n\n"
+TURNS = 3000
+"""How many turns a `MemoryTransport` is good for."""
 
 
 def chat_event(delta: dict[str, Any], finish: str | None = None) -> bytes:
@@ -88,7 +89,7 @@ def anthropic_events(block: dict[str, Any], deltas: Iterable[dict[str, Any]]) ->
 
 
 class MemoryTransport:
-    """Stands where the HTTP client stands: asks for the tool once, then answers, again and again."""
+    """Stands where the HTTP client stands: asks for the tool once, then answers, turn after turn."""
 
     def __init__(self) -> None:
         self._bodies = _bodies()
@@ -112,9 +113,17 @@ class MemoryTransport:
 
 
 def _bodies() -> Iterator[bytes]:
-    for number in cycle(range(1 << 30)):
-        yield b"".join(chat_call(f"call_t{number}", "forecast", [arguments()]))
-        yield b"".join(chat_text([words()]))
+    """Return turn after turn of answers made beforehand: a line may not hold a call id twice."""
+    return iter(
+        [
+            body
+            for number in range(TURNS)
+            for body in (
+                b"".join(chat_call(f"call_t{number}", "forecast", [arguments()])),
+                b"".join(chat_text([words()])),
+            )
+        ]
+    )
 
 
 class _Reply:

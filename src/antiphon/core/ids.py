@@ -23,6 +23,9 @@ LOCAL_TENANT: Final = TenantId("local")
 MESSAGE_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 CROCKFORD: Final = "0123456789abcdefghjkmnpqrstvwxyz"
 SUFFIX_LENGTH: Final = 26
+# Two characters at a time: every message, run, operation and call draws one.
+_PAIRS: Final = tuple(first + second for first in CROCKFORD for second in CROCKFORD)
+_SHIFTS: Final = tuple(range(5 * (SUFFIX_LENGTH - 2), -1, -10))
 
 
 def sortable(prefix: str, now_ms: int, randomness: int) -> str:
@@ -35,11 +38,7 @@ def sortable(prefix: str, now_ms: int, randomness: int) -> str:
         29
     """
     number = (now_ms << 80) | (randomness & ((1 << 80) - 1))
-    characters = []
-    for _ in range(SUFFIX_LENGTH):
-        characters.append(CROCKFORD[number & 31])
-        number >>= 5
-    return prefix + "".join(reversed(characters))
+    return prefix + "".join([_PAIRS[number >> shift & 1023] for shift in _SHIFTS])
 
 
 def message_id(value: str) -> MessageId:

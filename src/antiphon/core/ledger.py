@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 from antiphon.core.blocks import (
@@ -37,6 +38,7 @@ WAS_RUNNING: Final = (
 )
 
 
+@lru_cache(maxsize=4096)
 def arguments_digest(key: bytes, name: str, arguments: str) -> Digest:
     """Return the digest of a call: the tool's name and its arguments in canonical form.
 

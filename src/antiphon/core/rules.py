@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -48,7 +47,6 @@ INPUT_KINDS: Final = frozenset({Summary, Retrieved, Memory})
 ASSISTANT_KINDS: Final = frozenset({ToolCall, Reasoning, Refusal})
 
 _is_json: Final = msgspec.json.Decoder(msgspec.Raw).decode
-_digest_of_call: Final = lru_cache(maxsize=4096)(arguments_digest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,7 +360,7 @@ class LineChecker:
 
     def _digest(self, call: ToolCall) -> Digest | None:
         try:
-            return _digest_of_call(self._key, call.name, call.arguments.strip() or "{}")
+            return arguments_digest(self._key, call.name, call.arguments.strip() or "{}")
         except InvalidInput:
             return None  # unclosed_arguments says so already
 
