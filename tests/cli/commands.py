@@ -168,9 +168,21 @@ def killed_in_mid_answer(place: Place, question: str, seen: str = "") -> Iterato
     yield shown
 
 
+@dataclass(frozen=True)
+class Serving:
+    """The rehearsal model on a socket, in a thread of its own."""
+
+    server: RehearsalServer
+    loop: asyncio.AbstractEventLoop
+
+    def release(self) -> None:
+        """Let an answer go on that stands at its hold."""
+        self.loop.call_soon_threadsafe(self.server.release)
+
+
 @contextmanager
-def upstream(place: Place, *, delay_s: float = 0.0) -> Iterator[list[Received]]:
-    """Serve the rehearsal model on a socket; give what it receives."""
+def serving(place: Place, *, delay_s: float = 0.0) -> Iterator[Serving]:
+    """Serve the rehearsal model, and make it the default model of `place`."""
     server = RehearsalServer(delay_s=delay_s)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
@@ -181,9 +193,16 @@ def upstream(place: Place, *, delay_s: float = 0.0) -> Iterator[list[Received]]:
         place.config.write_text(
             f'[models.away]\nmodel = "rehearsal"\nbase_url = "{server.url}"\n', encoding="utf-8"
         )
-        yield server.received
+        yield Serving(server, loop)
         asyncio.run_coroutine_threadsafe(server.close(), loop).result(PATIENCE_S)
     finally:
         loop.call_soon_threadsafe(loop.stop)
         thread.join(PATIENCE_S)
         loop.close()
+
+
+@contextmanager
+def upstream(place: Place, *, delay_s: float = 0.0) -> Iterator[list[Received]]:
+    """Serve the rehearsal model; give what it receives."""
+    with serving(place, delay_s=delay_s) as away:
+        yield away.server.received

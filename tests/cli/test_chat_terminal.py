@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.commands import Place, killed_in_mid_answer, text
+from tests.cli.commands import Place, killed_in_mid_answer, serving, text
 from tests.cli.terminal import Terminal
 
 LOOSE, SOLID, SEAL, ASIDE = "┆ ", "┃ ", "┗ saved …", "┊ "
@@ -40,26 +40,37 @@ def chat(place: Place) -> Iterator[Open]:
         terminal.kill()
 
 
+def test_the_first_screen_says_where_the_data_lies_who_answers_and_how_to_stop(
+    place: Place, chat: Open
+) -> None:
+    first = chat().see(PROMPT).splitlines()
+    assert [line.split()[0] for line in first[:4]] == ["Antiphon", "data", "model", "stop"]
+    assert str(place.db) in first[1]
+    assert "a script, not a model (no key in the environment)" in first[2]
+    assert "/help" in first[3]
+
+
 @pytest.mark.req("M71", "M78")
 def test_a_preview_looks_loose_until_it_is_saved_and_solid_from_then_on(
     place: Place, chat: Open
 ) -> None:
-    terminal = chat()
-    first = terminal.see(PROMPT).splitlines()
-    assert [line.split()[0] for line in first[:4]] == ["Antiphon", "data", "model", "stop"]
-    assert str(place.db) in first[1]
-    assert "a script, not a model (no key in the environment)" in first[2]
-    terminal.send("hello 中文\r")
-    live = terminal.see(UNSAVED)
-    assert f"{LOOSE}Rehearsal model:" in live
-    assert SOLID not in live
-    assert place.messages(role="assistant") == [], "what is loose on the screen is nowhere stored"
-    saved = terminal.see(SEAL, gone=UNSAVED)
-    assert LOOSE not in saved
-    assert f"{SOLID}Rehearsal model: you said “hello 中文”. I was sent 1 message." in saved
-    terminal.send("/quit\r")
-    assert terminal.exit_code() == 0
+    with serving(place) as away:
+        terminal = chat()
+        terminal.see(PROMPT)
+        terminal.send("hold 3 中文\r")
+        live = terminal.see(f"{LOOSE}Rehearsal model: this")
+        assert UNSAVED in live
+        assert SOLID not in live
+        assert place.messages(role="assistant") == [], "what is loose is nowhere stored"
+        away.release()
+        saved = terminal.see(SEAL, gone=UNSAVED)
+        assert LOOSE not in saved
+        assert f"{PROMPT} hold 3 中文" in saved
+        assert f"{SOLID}Rehearsal model: this sentence will not be finished" in saved
+        terminal.send("/quit\r")
+        assert terminal.exit_code() == 0
     assert UNSAVED not in str(terminal.screen)
+    assert len(place.messages(role="assistant")) == 1
 
 
 @pytest.mark.req("M137", "M78")

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Any, ClassVar, Final
 
 import pytest
+from hypothesis import Phase, settings
 from hypothesis import event as note
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -30,10 +30,20 @@ from hypothesis.stateful import (
 from antiphon.core.dispatch import Denied, Event, Facts, step
 from antiphon.core.ids import Digest, NodeId, OperationId
 from antiphon.errors import IllegalTransition
-from tests.core.dispatch_contract import ACTIVE, CONTRACT, FAILS, IN_FLIGHT, MEANING, Line, read
+from tests.core.dispatch_contract import (
+    ACTIVE,
+    CONTRACT,
+    FAILS,
+    HOLDS,
+    IN_FLIGHT,
+    MEANING,
+    Line,
+    read,
+)
 
 WORKERS: Final = ("ann", "ben", "cleo")
-ALLOWED: Final = 4
+ALLOWED: Final = 4  # attempts of one operation
+STEPS: Final = 50
 FINAL: Final = ("COMMITTED", "CANCELED", "CLOSED")
 LIVE: Final = ("accepted", "sent", "begun")
 
@@ -93,6 +103,7 @@ class Dispatch(RuleBasedStateMachine):
         self.operations: list[Operation] = []
         self.messages: list[tuple[str, int, int]] = []  # operation, generation, base revision
         self.quarantine = 0
+        self.steps = 0
         self.taken: Facts | None = None
         self.taken_as: Event | None = None
 
@@ -103,7 +114,8 @@ class Dispatch(RuleBasedStateMachine):
     def teardown(self) -> None:
         most = max((len(op.generations) for op in self.operations), default=0)
         note(f"generations of one operation: {most}")
-        Dispatch.walks.append(most)
+        if self.steps >= STEPS // 2:  # a walk that ran out of luck at its beginning says nothing
+            Dispatch.walks.append(most)
 
     # ------------------------------------------------------------------------------ the small store
 
@@ -218,6 +230,7 @@ class Dispatch(RuleBasedStateMachine):
         Every rule ends with it: Hypothesis leaves out some rules in each walk, and life goes on.
         """
         data.draw(st.sampled_from([*self.drive(), *self.recover(), *self.work()]))()
+        self.steps += 1
 
     def drive(self) -> Iterator[Move]:
         """A run's driver, between two sendings."""
@@ -390,31 +403,29 @@ class Dispatch(RuleBasedStateMachine):
 
     @precondition(lambda self: self.taken is not None)
     @rule(data=st.data())
-    def almost_the_same_is_denied(self, data: st.DataObject) -> None:
-        """The last event that was taken, with one of its conditions broken, is not taken again."""
+    def almost_the_same_is_decided_alike(self, data: st.DataObject) -> None:
+        """The last event that was taken, with one of its conditions broken, or met in another way."""
         assert self.taken
         assert self.taken_as
-        state = "none" if self.taken.state is None else str(self.taken.state)
-        lines = [x for x in CONTRACT if state in x.sources.split() and x.event == self.taken_as]
-        conditions = sorted({c for x in lines for c in x.conditions.split()})
         facts, event = self.taken, self.taken_as
+        state = "none" if facts.state is None else str(facts.state)
+        lines = [x for x in CONTRACT if state in x.sources.split() and x.event == event]
+        conditions = sorted({c for x in lines for c in x.conditions.split()})
         if conditions:
-            change = data.draw(st.sampled_from(FAILS[data.draw(st.sampled_from(conditions))]))
+            condition = data.draw(st.sampled_from(conditions))
+            change = data.draw(st.sampled_from(FAILS[condition] + HOLDS[condition]))
             self.decide(event, dataclasses.replace(facts, **change))
         self.taken, self.taken_as = facts, event
         self.something_happens(data)
 
     @precondition(lambda self: bool(self.operations))
     @rule(data=st.data(), who=worker, event=st.sampled_from(list(Event)))
-    def an_event_out_of_turn_changes_nothing_that_is_over(
-        self, data: st.DataObject, who: str, event: Event
-    ) -> None:
+    def an_event_out_of_turn_is_refused(self, data: st.DataObject, who: str, event: Event) -> None:
+        """Whatever the caller claims to hold; what is over takes nothing at all."""
+        claims = {"whole_answer": True, "definite": True, "proof": "seen", "names_run": True}
         for op in self.operations:
-            if op.state in FINAL:
-                facts = self.facts(
-                    op, who, whole_answer=True, definite=True, proof="seen", names_run=True
-                )
-                assert self.decide(event, facts) is None
+            line = self.decide(event, self.facts(op, who, my_generation=op.generation, **claims))
+            assert line is None or op.state not in FINAL
         self.something_happens(data)
 
     # ----------------------------------------------------------------------------------- invariants
@@ -461,8 +472,11 @@ class Dispatch(RuleBasedStateMachine):
 @pytest.mark.req("M53", "M61", "M65", "M66")
 def test_random_walks_keep_every_invariant_and_a_good_share_reaches_a_second_generation() -> None:
     Dispatch.walks.clear()
-    run_state_machine_as_test(Dispatch, settings=settings(max_examples=100, stateful_step_count=50))
+    # Not shrunk: that takes minutes, in which a failure looks like a test that hangs.
+    phases = (Phase.explicit, Phase.reuse, Phase.generate)
+    limits = settings(max_examples=100, stateful_step_count=STEPS, phases=phases)
+    run_state_machine_as_test(Dispatch, settings=limits)
     second = sum(most >= 2 for most in Dispatch.walks)
-    assert second * 4 >= len(Dispatch.walks), (
+    assert second * 3 >= len(Dispatch.walks) > 50, (
         f"{second} of {len(Dispatch.walks)}: the walks die young"
     )
