@@ -105,7 +105,7 @@ def _wrapped(line: str, width: int) -> Iterator[str]:
     blank = -1
     for position, character in enumerate(line):
         taken = width_of(character)
-        if used + taken > width and position > start:
+        while used + taken > width and position > start:
             if character == " ":
                 yield line[start:position]
                 start, used, blank, taken = position + 1, 0, -1, 0
