@@ -128,6 +128,20 @@ async def test_a_run_waits_for_results_that_the_client_brings(db: Path) -> None:
         }  # fmt: skip
 
 
+async def test_text_that_follows_the_last_result_at_once_waits_its_turn(db: Path) -> None:
+    provider = ScriptedProvider(asks(("c1", "weather", "{}")), says("Rain."), says("Yes."))
+    async with app_on(db, provider) as app:
+        chat = await app.create(ask=WEATHER)
+        run = await chat.send("Weather?")
+        async for _ in run.events():
+            pass
+        await run.answer({"c1": "rain"})
+        assert await talk(chat, "Sure?") == "Yes."
+        assert [m["role"] for m in provider.messages()] == [
+            "user", "assistant", "tool", "assistant", "user",
+        ]  # fmt: skip
+
+
 @pytest.mark.req("M39", "M40", "M34")
 @pytest.mark.parametrize(
     ("outputs", "code"),

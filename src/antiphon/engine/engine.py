@@ -338,7 +338,13 @@ class Engine:
 
     async def _not_now(self, row: Conversation, parent: MessageId | None) -> Conflict | None:
         """Return why new text is refused on this line, if it is."""
-        waiting = await self.world.store.runs(row.id, {RunStatus.WAITING})
+        store = self.world.store
+        waiting = [
+            run
+            for run in await store.runs(row.id, {RunStatus.WAITING})
+            # Answered in full, it goes on by itself in a moment: new text waits its turn.
+            if any(c.state not in TERMINAL_CALL for c in await store.calls(row.id, run.id))
+        ]
         leaf = parent or row.head
         if not waiting or leaf is None:
             return None

@@ -1,0 +1,339 @@
+"""The small program that is killed: a chat through the public library, and its coming back.
+
+What it was told is acknowledged it writes to a file at once, as a client would remember it. In its
+second life it repeats what it cannot know to have arrived, answers what waits, asks one more
+question and reports what it finds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import sys
+import traceback
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+import antiphon
+from antiphon.core.ids import MessageId, OperationId, RunId
+from antiphon.core.manifest import ToolDeclaration
+from antiphon.engine.explain import exact_request
+from antiphon.engine.models import Model, Models
+from antiphon.engine.settings import Settings
+from tests.crash.hooks import Killer, install
+
+WAIT_S: Final = 60.0
+OPEN: Final = {"queued", "pending", "unknown"}
+
+
+class Config(msgspec.Struct, kw_only=True):
+    """What one life of the program is given."""
+
+    folder: str
+    base_url: str
+    scenario: str
+    returning: bool = False
+    kill: str | None = None
+
+    def path(self, name: str) -> Path:
+        return Path(self.folder) / name
+
+
+class Talk:
+    """One life: the open library, and what the client is to remember."""
+
+    def __init__(self, app: antiphon.Antiphon, chat: antiphon.Chat, config: Config) -> None:
+        self.app = app
+        self.chat = chat
+        self._config = config
+
+    def note(self, what: str, **fields: Any) -> None:
+        """Remember what was acknowledged."""
+        with self._config.path("notes.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"what": what, **fields}) + "\n")
+
+    async def send(self, text: str, name: str, **named: Any) -> antiphon.RunHandle:
+        """Send a message under an id of our own; it is acknowledged when this returns."""
+        run = await self.chat.send(text, message=name, **named)
+        self.note("sent", run=run.id, message=name, text=text)
+        return run
+
+    async def result(self, run: antiphon.RunHandle) -> None:
+        """Wait for an answer; it is acknowledged once it is told of as committed."""
+        async for event in run.events():
+            match event:
+                case antiphon.Committed(message=message):
+                    self.note("committed", run=run.id, message=message.id, text=message.text)
+                case antiphon.CallFinished(call=call):
+                    self.note("finished", run=run.id, call=call.call_id, state=call.state)
+                case antiphon.Ended(status=status, code=code):
+                    self.note("ended", run=run.id, status=status, code=code)
+                case _:
+                    pass
+
+    async def first(self, run: antiphon.RunHandle, kind: type[Any]) -> Any:
+        """Wait for the first event of a kind."""
+        async for event in run.events():
+            if isinstance(event, kind):
+                return event
+        raise AssertionError(f"the run ended without {kind.__name__}")
+
+    async def cancel(self, run: antiphon.RunHandle) -> None:
+        """Cancel a run; that is acknowledged when this returns."""
+        await run.cancel("user")
+        self.note("canceled", run=run.id)
+
+
+async def text(talk: Talk) -> None:
+    """A question and its answer, twice."""
+    await talk.result(await talk.send("Name a tree.", "q1"))
+    await talk.result(await talk.send("Name a bush.", "q2"))
+
+
+async def tool(talk: Talk) -> None:
+    """A question that needs a tool with an effect outside."""
+    await talk.result(await talk.send("Ring the bell.", "q1"))
+
+
+async def client(talk: Talk) -> None:
+    """A question that needs a tool which the client runs."""
+    run = await talk.send("What is on the list?", "q1")
+    waiting = await talk.first(run, antiphon.CallsWaiting)
+    call = waiting.calls[0].call_id
+    run = await run.answer({call: "salt"})
+    talk.note("answered", run=run.id, call=call, text="salt")
+    await talk.result(run)
+
+
+async def stop(talk: Talk) -> None:
+    """A run that is canceled while it streams, its text kept, then another question."""
+    run = await talk.send("Tell a long tale.", "q1")
+    await talk.first(run, antiphon.Preview)
+    await talk.cancel(run)
+    kept = next((m for m in await talk.chat.tree() if m.status == "canceled"), None)
+    if kept is not None:
+        await talk.chat.keep(kept.id)
+        talk.note("kept", message=kept.id)
+    await talk.result(await talk.send("Name a tree.", "q2"))
+
+
+async def stop_call(talk: Talk) -> None:
+    """A run that is canceled while it waits for the client."""
+    run = await talk.send("What is on the list?", "q1")
+    await talk.first(run, antiphon.CallsWaiting)
+    await talk.cancel(run)
+    await talk.result(await talk.send("Name a tree.", "q2"))
+
+
+async def refused(talk: Talk) -> None:
+    """An attempt that is refused for now, and its retry."""
+    await talk.result(await talk.send("Are you busy?", "q1"))
+
+
+async def cut(talk: Talk) -> None:
+    """An attempt that breaks in mid-stream, and the one second try that is allowed."""
+    await talk.result(await talk.send("Are you there?", "q1"))
+
+
+async def failed(talk: Talk) -> None:
+    """A question that is refused for good, asked again, and again in vain."""
+    run = await talk.send("May I?", "q1")
+    await talk.result(run)
+    again = await talk.chat.regenerate(MessageId("q1"))
+    talk.note("sent", run=again.id, message=None, text="May I?")
+    await talk.result(again)
+
+
+async def queue(talk: Talk) -> None:
+    """Three questions at once, the last withdrawn."""
+    one = await talk.send("Name a tree.", "q1")
+    two = await talk.send("Name a bush.", "q2")
+    three = await talk.send("Name a herb.", "q3")
+    await talk.cancel(three)
+    await talk.result(one)
+    await talk.result(two)
+
+
+async def tree(talk: Talk) -> None:
+    """Branches: an edit, another answer, a deletion, another line."""
+    await talk.result(await talk.send("Name a tree.", "q1"))
+    edited = await talk.chat.edit(MessageId("q1"), "Name a bush.")
+    talk.note("sent", run=edited.id, message=None, text="Name a bush.")
+    await talk.result(edited)
+    answers = [m for m in await talk.chat.line() if m.role == "assistant"]
+    again = await talk.chat.regenerate(answers[-1].id)
+    talk.note("sent", run=again.id, message=None, text="Name a bush.")
+    await talk.result(again)
+    await talk.chat.rename("Plants")
+    await talk.chat.look_at(MessageId("q1"))
+    await talk.chat.delete([answers[-1].id])
+    talk.note("deleted", message=answers[-1].id)
+
+
+SCENARIOS: Final[dict[str, Callable[[Talk], Awaitable[None]]]] = {
+    scenario.__name__: scenario
+    for scenario in (text, tool, client, stop, stop_call, refused, cut, failed, queue, tree)
+}
+
+FIRST: Final = {
+    "text": "Name a tree.",
+    "tool": "Ring the bell.",
+    "client": "What is on the list?",
+    "stop": "Tell a long tale.",
+    "stop_call": "What is on the list?",
+    "refused": "Are you busy?",
+    "cut": "Are you there?",
+    "failed": "May I?",
+    "queue": "Name a tree.",
+    "tree": "Name a tree.",
+}
+"""What each scenario says first."""
+
+FOLLOW_UP: Final = "And now?"
+
+
+async def come_back(talk: Talk) -> dict[str, Any]:
+    """Repeat, wait, answer what waits, ask on, and report."""
+    repeated = await talk.chat.send(FIRST[talk._config.scenario], message="q1")
+    talk.note("repeated", run=repeated.id)
+    await _settle(talk)
+    before = await _told(talk)
+    for run in before["runs"]:
+        if run["status"] == "waiting":
+            open_calls = [c["id"] for c in run["calls"] if c["state"] in ("PENDING", "UNKNOWN")]
+            handle = await talk.chat.run(RunId(run["id"]))
+            await handle.answer(dict.fromkeys(open_calls, "told later"))
+    await _settle(talk)
+    follow_up = await talk.chat.send(FOLLOW_UP)
+    await _settle(talk)
+    return {**await _told(talk), "recovered": before, "follow_up": follow_up.id}
+
+
+async def _settle(talk: Talk) -> None:
+    """Wait until no run can go on by itself."""
+    store, row = talk.app.engine.world.store, await talk.chat.row()
+    async with asyncio.timeout(WAIT_S):
+        for run in await store.runs(row.id):
+            if run.status in OPEN:
+                async for _ in (await talk.chat.run(run.id)).events():
+                    pass
+
+
+async def _told(talk: Talk) -> dict[str, Any]:
+    world, row = talk.app.engine.world, await talk.chat.row()
+    runs = []
+    for run in await world.store.runs(row.id):
+        handle = await talk.chat.run(run.id)
+        told = await handle.explain()
+        operations = []
+        for operation in told.operations:
+            name = operation.manifest.operation
+            request = await exact_request(world, run.id, OperationId(name))
+            operations.append(
+                {
+                    "id": name,
+                    "body": base64.b64encode(request.body).decode(),
+                    "attempts": [[a.number, a.generation, a.state] for a in operation.attempts],
+                }
+            )
+        sent = any(a.generation for o in told.operations for a in o.attempts)
+        newest = base64.b64encode(await handle.request()).decode() if sent else None
+        runs.append(
+            {
+                "id": run.id,
+                "status": run.status,
+                "error_code": run.error_code,
+                "end_code": run.end_code,
+                "operations": operations,
+                "newest": newest,
+                "calls": [{"id": c.call_id, "state": c.state, "code": c.code} for c in told.calls],
+            }
+        )
+    return {
+        "runs": runs,
+        "tree": [
+            {
+                "id": m.id,
+                "parent": m.parent,
+                "role": m.role,
+                "status": m.status,
+                "origin": m.origin,
+                "text": m.text,
+                "run": m.run,
+                "results": [[r.call_id, r.outcome] for r in m.results],
+            }
+            for m in await talk.chat.tree()
+        ],
+        "line": [m.id for m in await talk.chat.line()],
+        "deleted": sorted(row.deletions),
+        "active_operation": row.active_operation,
+        "slot": row.slot,
+    }
+
+
+async def live(config: Config) -> None:
+    """Live once."""
+    effects = config.path("effects.jsonl")
+
+    def ring(times: int) -> str:
+        with effects.open("a", encoding="utf-8") as file:
+            file.write(f"{times}\n")
+        return "rung"
+
+    model = Model(name="m", profile="openai-chat", model="m", base_url=config.base_url)
+    settings = Settings(
+        retry_base_s=0.0,
+        cancel_grace_s=0.0,
+        models=Models(named={"m": model}, default="m"),
+    )
+    schema = {"type": "object", "properties": {"times": {"type": "integer"}}}
+    bell = antiphon.Function(name="ring", run=ring, parameters=schema)
+    reading = ToolDeclaration(name="read_list")
+    ask = antiphon.Ask(model="m", tools=(bell.declaration, reading))
+    async with antiphon.open(config.path("talk.db"), settings=settings, functions=[bell]) as app:
+        chat = await app.latest(ask=ask) or await app.create(ask=ask)
+        talk = Talk(app, chat, config)
+        if not config.returning:
+            await SCENARIOS[config.scenario](talk)
+            return
+        report = await come_back(talk)
+        config.path("report.json").write_text(json.dumps(report), encoding="utf-8")
+
+
+def once(config: Config) -> int:
+    """Live once and return the exit code; does not return if the config says where to die."""
+    install(Killer(config.kill, config.path("trace.txt")))
+    try:
+        asyncio.run(asyncio.wait_for(live(config), WAIT_S))
+    except BaseException:  # noqa: BLE001  # the last frame of a forked child
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def zygote() -> None:
+    """Fork one life for each config on standard input, and say how it ended."""
+    for name in ("aiohttp", "antiphon.stores.sqlite", "antiphon.adapters.registry", "jsonschema"):
+        import_module(name)
+    for line in sys.stdin:
+        config = msgspec.json.decode(line, type=Config)
+        pid = os.fork()
+        if pid == 0:
+            log = os.open(config.path("log.txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            os.dup2(log, 1)
+            os.dup2(log, 2)
+            code = once(config)
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+
+
+if __name__ == "__main__":
+    zygote()

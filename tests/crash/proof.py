@@ -1,0 +1,327 @@
+"""One kill and its consequences: what happened, read from outside, and what must hold of it."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+
+from tests.cases.chat_rules import objections
+from tests.crash.program import FOLLOW_UP, Config
+from tests.support.upstream_process import ROOT, UpstreamProcess
+
+KILLED: Final = -signal.SIGKILL
+IN_FLIGHT: Final = {"DISPATCHING", "SENT", "STREAMING", "UNKNOWN"}
+CALL: Final = {"id": "call_1", "name": "ring", "arguments": {"times": 3}}
+READ: Final = {"id": "call_2", "name": "read_list", "arguments": {}}
+
+
+def _says(last: str, number: int, text: str, *, hold: bool = False) -> dict[str, Any]:
+    pieces: list[dict[str, Any]] = [{"text": f"PARTIAL-{number} "}]
+    pieces += [{"hold": True}] if hold else [{"text": text}, {"finish": "stop"}]
+    return {"last": last, "answers": [pieces]}
+
+
+def script(*, holding: bool) -> list[dict[str, Any]]:
+    """Return what the upstream says; in the first life one answer is held for ever."""
+    asks = [{"call": CALL}, {"finish": "tool_calls"}]
+    reads = [{"call": READ}, {"finish": "tool_calls"}]
+    whole = _says("", 8, "I am back.")["answers"][0]
+    return [
+        _says("Name a tree.", 1, "Alder."),
+        _says("Name a bush.", 2, "Hazel."),
+        _says("Name a herb.", 3, "Thyme."),
+        _says("rung", 4, "It rang."),
+        _says("salt", 5, "Salt."),
+        _says("told later", 6, "I see."),
+        _says("Tell a long tale.", 7, "The end.", hold=holding),
+        _says(FOLLOW_UP, 9, "Well."),
+        {"last": "Ring the bell.", "answers": [asks]},
+        {"last": "What is on the list?", "answers": [reads]},
+        {"last": "Are you busy?", "answers": [[{"status": 503, "code": "overloaded"}], whole]},
+        {"last": "Are you there?", "answers": [[{"text": "PARTIAL-0 "}, {"cut": True}], whole]},
+        {"last": "May I?", "answers": [[{"status": 403, "code": "no_you_may_not"}]]},
+    ]
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What one kill left behind.
+
+    Attributes:
+        points: Every point that was passed before the end.
+        exits: How each life ended; the last one is the one that came back.
+        received_before: Bodies that the provider had received when the process died.
+        received: All bodies, in the end.
+        attempts: Operation to the state of its newest attempt, as stored at the death.
+        calls: Call to its state, as stored at the death.
+        notes: What the client remembers as acknowledged.
+        effects: How often the tool had its effect.
+        report: What the program found when it came back.
+    """
+
+    scenario: str
+    kill: str | None
+    points: list[str]
+    exits: list[int]
+    received_before: list[bytes]
+    received: list[bytes]
+    attempts: dict[str, str]
+    calls: dict[str, str]
+    notes: list[dict[str, Any]]
+    effects: int
+    report: dict[str, Any]
+    log: str
+
+    @property
+    def killed(self) -> bool:
+        return self.exits[0] == KILLED
+
+
+class Lives:
+    """Runs the program, as often as it takes, against an upstream in another process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._upstream = UpstreamProcess(folder)
+        self._numbers = count()
+        self._zygote: subprocess.Popen[str] | None = None
+
+    def __enter__(self) -> Self:
+        self._upstream.__enter__()
+        self._zygote = subprocess.Popen(
+            [sys.executable, "-m", "tests.crash.program"],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._zygote is not None
+        self._zygote.communicate(timeout=20)
+        self._upstream.__exit__()
+
+    def points(self, scenario: str) -> list[str]:
+        """Return the points that a scenario passes when nobody kills it."""
+        return self.evidence(scenario, None).points
+
+    def evidence(self, scenario: str, kill: str | None, *recoveries: str) -> Evidence:
+        """Kill a scenario at `kill`, its recoveries where `recoveries` say, then let it come back."""
+        name = f"{scenario}-{next(self._numbers)}"
+        folder = self._folder / name
+        self._upstream.script(name, script(holding=True))
+        config = Config(
+            folder=str(folder),
+            base_url=self._upstream.base_url(name),
+            scenario=scenario,
+            kill=kill,
+        )
+        exits = [self._live(config)]
+        points = (folder / "trace.txt").read_text(encoding="utf-8").splitlines()
+        self._upstream.script(name, script(holding=False))
+        received_before = self._upstream.received(name)
+        attempts, calls = _stored(folder / "talk.db")
+        returning = msgspec.structs.replace(config, returning=True)
+        for point in (*recoveries, None):
+            exits.append(self._live(msgspec.structs.replace(returning, kill=point)))  # noqa: PERF401
+        report, effects, notes = folder / "report.json", folder / "effects.jsonl", []
+        if (folder / "notes.jsonl").exists():
+            lines = (folder / "notes.jsonl").read_text(encoding="utf-8").splitlines()
+            notes = [json.loads(line) for line in lines]
+        found = Evidence(
+            scenario=scenario,
+            kill=kill,
+            points=points,
+            exits=exits,
+            received_before=received_before,
+            received=self._upstream.received(name),
+            attempts=attempts,
+            calls=calls,
+            notes=notes,
+            effects=len(effects.read_text().splitlines()) if effects.exists() else 0,
+            report=json.loads(report.read_text(encoding="utf-8")) if report.exists() else {},
+            log=(folder / "log.txt").read_text(encoding="utf-8"),
+        )
+        shutil.rmtree(folder)
+        return found
+
+    def _live(self, config: Config) -> int:
+        assert self._zygote is not None
+        assert self._zygote.stdin is not None
+        assert self._zygote.stdout is not None
+        self._zygote.stdin.write(msgspec.json.encode(config).decode() + "\n")
+        self._zygote.stdin.flush()
+        return int(self._zygote.stdout.readline())
+
+
+def _stored(db: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """Return attempts and calls as the dead process left them, read with plain SQL."""
+    if not db.exists():
+        return {}, {}
+    with closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as connection:
+        try:
+            attempts = dict(
+                connection.execute(
+                    "SELECT m.operation, iif(a.state = 'FAILED' AND a.proof IS NOT NULL, 'ENDED', "
+                    "a.state) FROM attempt AS a JOIN manifest AS m ON m.place = a.manifest "
+                    "ORDER BY a.number"
+                ).fetchall()
+            )
+            calls = dict(connection.execute("SELECT call_id, state FROM call").fetchall())
+        except sqlite3.OperationalError:
+            return {}, {}  # it died before the tables were made
+    return attempts, calls
+
+
+def broken(e: Evidence) -> list[str]:
+    """Return every promise that this evidence breaks."""
+    if e.exits[-1] != 0 or not e.report:
+        return [f"it did not come back: {e.exits}: {e.log[-2000:]}"]
+    return [
+        *_of_requests(e),
+        *_of_operations(e),
+        *_of_acknowledged(e),
+        *_of_tools(e),
+        *_of_history(e),
+    ]
+
+
+def _operations(e: Evidence) -> Iterator[tuple[dict[str, Any], dict[str, Any], bytes]]:
+    for run in e.report["runs"]:
+        for operation in run["operations"]:
+            yield run, operation, base64.b64decode(operation["body"])
+
+
+def _of_requests(e: Evidence) -> Iterator[str]:
+    """Nothing left without a record; nothing illegal left; no half answer was sent back."""
+    recorded = Counter(body for _, _, body in _operations(e))
+    for number, body in enumerate(e.received):
+        if body not in recorded:
+            yield f"request {number} is recorded nowhere: {body[-300:]!r}"
+        for objection in objections(body):
+            yield f"request {number} is illegal: {objection}"
+    said = [m["text"] for m in e.report["tree"] if m["status"] == "success"]
+    for number, body in enumerate(e.received):
+        for message in json.loads(body)["messages"]:
+            text = message.get("content") or ""
+            if message["role"] == "assistant" and text and text not in said:
+                yield f"request {number} holds {text!r}, which was never committed"
+
+
+def _of_operations(e: Evidence) -> Iterator[str]:
+    """What was not sent goes on once; what may have been sent is not sent again by the restart."""
+    received, before = Counter(e.received), Counter(e.received_before)
+    bodies = Counter(body for _, _, body in _operations(e))
+    for run, operation, body in _operations(e):
+        state = e.attempts.get(operation["id"])
+        accepted = sum(generation > 0 for _, generation, _ in operation["attempts"])
+        if bodies[body] == 1 and received[body] > accepted:
+            yield f"{operation['id']} was sent {received[body]} times in {accepted} attempts"
+        after = received[body] - before[body]
+        if state is None or state == "PREPARED":
+            if state is None and before[body] and bodies[body] == 1:
+                yield f"{operation['id']} was sent before it was recorded"
+            if bodies[body] == 1 and not after and run["status"] != "canceled":
+                yield f"{operation['id']} had not been sent, and is not sent now"
+        elif bodies[body] == 1 and after:
+            yield f"{operation['id']} stood in {state} and was sent again"
+        if state == "ENDED" and after:
+            yield f"{operation['id']} had an unknown outcome and was sent again by the restart"
+        if state in IN_FLIGHT:
+            newest = operation["attempts"][-1][2]
+            honest = (run["status"], run["error_code"]) == ("error", "outcome_unknown")
+            if not honest or newest not in ("FAILED", "CLOSED"):
+                yield f"{operation['id']} stood in {state}; its run is {run['status']}, it {newest}"
+    for run in e.report["runs"]:
+        if run["newest"] is not None and run["newest"] != run["operations"][-1]["body"]:
+            yield f"the newest request of {run['id']} is not its newest operation's"
+        if run["status"] not in ("success", "error", "canceled"):
+            yield f"{run['id']} is left {run['status']}"
+    if e.report["active_operation"] or e.report["slot"]:
+        yield "something still holds the conversation"
+
+
+def _of_acknowledged(e: Evidence) -> Iterator[str]:
+    """What the client was told is true, and what it repeats starts nothing twice."""
+    runs = {run["id"]: run for run in e.report["runs"]}
+    tree = {message["id"]: message for message in e.report["tree"]}
+    for note in e.notes:
+        run = runs.get(note.get("run", ""), {})
+        match note["what"]:
+            case "sent" | "repeated" if not run:
+                yield f"the run of {note} is lost"
+            case "sent" if note["message"] and note["message"] not in tree:
+                withdrawn = run["status"] == "canceled"
+                if not withdrawn:
+                    yield f"the message of {note} is lost"
+            case "committed":
+                kept = tree.get(note["message"])
+                if kept is None or kept["text"] != note["text"] or kept["status"] != "success":
+                    yield f"the answer of {note} is lost: {kept}"
+            case "ended" if run["status"] != note["status"]:
+                yield f"a run that had ended is now {run['status']}: {note}"
+            case "canceled" if run["status"] != "canceled":
+                yield f"a canceled run is {run['status']}"
+            case "answered" | "finished":
+                states = [c["state"] for c in run["calls"] if c["id"] == note["call"]]
+                if states != [note.get("state", "SUCCESS")]:
+                    yield f"the result of {note} is lost: {states}"
+            case "deleted" if note["message"] not in e.report["deleted"]:
+                yield f"a deleted message is back: {note}"
+            case _:
+                pass
+    first = [n["run"] for n in e.notes if n["what"] == "sent" and n["message"] == "q1"]
+    again = [n["run"] for n in e.notes if n["what"] == "repeated"]
+    if len({*first, *again}) != 1:
+        yield f"the first message started {len({*first, *again})} runs"
+
+
+def _of_tools(e: Evidence) -> Iterator[str]:
+    """An effect happens once; a call of unknown fate says so; every call has one result."""
+    if e.effects > 1:
+        yield f"the bell rang {e.effects} times"
+    recovered = {c["id"]: c for run in e.report["recovered"]["runs"] for c in run["calls"]}
+    for call, state in e.calls.items():
+        if state == "EXECUTING" and recovered[call]["state"] != "UNKNOWN":
+            yield f"{call} was executing at the death and is then {recovered[call]['state']}"
+        if state in ("SUCCESS", "ERROR", "CANCELED") and recovered[call]["state"] != state:
+            yield f"{call} had ended in {state} and is then {recovered[call]['state']}"
+    results = Counter(c for m in e.report["tree"] for c, _ in m["results"])
+    for run in e.report["runs"]:
+        for call in run["calls"]:
+            if results[call["id"]] != 1 or call["state"] not in ("SUCCESS", "ERROR", "CANCELED"):
+                yield f"{call['id']} is {call['state']} with {results[call['id']]} results"
+
+
+def _of_history(e: Evidence) -> Iterator[str]:
+    """One answer to each question of a run; the talk goes on."""
+    answers = Counter(
+        (m["parent"], m["run"])
+        for m in e.report["tree"]
+        if (m["role"], m["status"]) == ("assistant", "success") and m["origin"] == "model"
+    )
+    for (parent, run), number in answers.items():
+        if number > 1:
+            yield f"{number} answers of {run} below {parent}"
+    ids = {message["id"] for message in e.report["tree"]}
+    for message in e.report["tree"]:
+        if message["parent"] is not None and message["parent"] not in ids:
+            yield f"{message['id']} hangs in the air"
+    follow_up = next(run for run in e.report["runs"] if run["id"] == e.report["follow_up"])
+    if follow_up["status"] != "success":
+        yield f"the talk does not go on: {follow_up['status']} {follow_up['error_code']}"

@@ -1,0 +1,93 @@
+"""A real process is killed at every transition, and comes back.
+
+Each scenario is first played undisturbed, which tells the points that it passes. Then it is
+played again for each point that no scenario before it was killed at, with SIGKILL there. What
+the upstream received, what the file holds and what the client remembers are compared by
+`tests.crash.proof`. `make soak` kills at every occurrence of every point, and recoveries too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.program import SCENARIOS
+from tests.crash.proof import Lives, broken
+
+RECOVERY = ("before Lose #1", "after Lose #1", "before End #1", "after End #1", "before EndRun #1")
+
+
+@pytest.fixture(scope="module")
+def lives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
+    with Lives(tmp_path_factory.mktemp("lives")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def killed_at() -> set[str]:
+    """Return the names of the points at which some scenario was killed already."""
+    return set()
+
+
+def name_of(point: str) -> str:
+    return point.rsplit(" #", 1)[0]
+
+
+@pytest.mark.req("M54", "M55", "M56", "M57", "M58", "M59", "M60", "M63", "M68", "M76", "M77")
+@pytest.mark.req("M88", "M89", "M90", "M139")
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_killed_anywhere_it_comes_back_with_nothing_lost_doubled_or_half(
+    lives: Lives, killed_at: set[str], scenario: str
+) -> None:
+    points = {name_of(point): point for point in reversed(lives.points(scenario))}
+    assert points, "the scenario passes no point at all"
+    promises: dict[str, list[str]] = {}
+    for name in points.keys() - killed_at:
+        evidence = lives.evidence(scenario, points[name])
+        assert evidence.killed, f"{points[name]} was not reached: {evidence.log[-2000:]}"
+        if found := broken(evidence):
+            promises[points[name]] = found
+        killed_at.add(name)
+    assert promises == {}
+
+
+@pytest.mark.req("M63", "M65")
+def test_a_recovery_that_is_killed_itself_is_recovered_from(lives: Lives) -> None:
+    for point in RECOVERY:
+        evidence = lives.evidence("text", "text shown #1", point)
+        assert evidence.exits[1] < 0, f"recovery does not pass {point}"
+        assert broken(evidence) == [], point
+
+
+@pytest.mark.req("M54", "M56")
+def test_killed_before_the_first_byte_leaves_nothing_was_sent(lives: Lives) -> None:
+    evidence = lives.evidence("text", "before first byte #1")
+    assert evidence.received_before == []
+    assert broken(evidence) == []
+
+
+@pytest.mark.req("M76", "M77")
+def test_killed_in_mid_answer_it_was_sent_once_and_stays_so(lives: Lives) -> None:
+    evidence = lives.evidence("text", "text shown #1")
+    assert len(evidence.received_before) == 1
+    assert evidence.received.count(evidence.received_before[0]) == 1
+    assert broken(evidence) == []
+
+
+@pytest.mark.req("M68")
+def test_the_judge_sees_a_request_that_nobody_recorded(lives: Lives) -> None:
+    evidence = lives.evidence("text", None)
+    assert broken(evidence) == []
+    evidence.received.append(evidence.received[0].replace(b"tree", b"tray"))
+    assert any("recorded nowhere" in found for found in broken(evidence))
+
+
+def test_the_upstream_and_the_program_leave_nothing_running(tmp_path: Path) -> None:
+    with Lives(tmp_path) as running:
+        assert running.points("text")
+        zygote, upstream = running._zygote, running._upstream._process
+    assert zygote is not None
+    assert upstream is not None
+    assert (zygote.poll(), upstream.poll()) == (0, 0)
