@@ -17,6 +17,7 @@ from antiphon.core.commands import (
     Accept,
     Command,
     CommitAnswer,
+    FinishCall,
     PlaceResults,
     PlaceRun,
     Prepare,
@@ -30,7 +31,7 @@ from antiphon.engine.ports import Reply, Transport
 from antiphon.engine.tools import Function
 from antiphon.stores.base import Store
 
-TOGETHER = (PlaceRun, PlaceResults, CommitAnswer)
+TOGETHER = (PlaceRun, FinishCall, PlaceResults, CommitAnswer)
 """What the engine lets others go along with."""
 
 

@@ -12,7 +12,7 @@ from antiphon.core.commands import (
     AddMessages,
     Command,
     CommitAnswer,
-    PlaceResults,
+    FinishCall,
     PlaceRun,
 )
 from antiphon.core.dispatch import Denied
@@ -49,7 +49,7 @@ def transactions(app: Antiphon) -> list[tuple[str, ...]]:
     return seen
 
 
-async def test_a_turn_with_a_tool_waits_for_the_disk_six_times(db: Path) -> None:
+async def test_a_turn_with_a_tool_waits_for_the_disk_five_times(db: Path) -> None:
     provider = ScriptedProvider(asks(("c1", "clock", "{}")), says("It is noon."))
     async with app_on(db, provider, functions=[CLOCK]) as app:
         chat = await app.create()
@@ -59,8 +59,7 @@ async def test_a_turn_with_a_tool_waits_for_the_disk_six_times(db: Path) -> None
             ("PutContent", "StartRun"),
             ("PlaceRun", "Prepare", "Accept"),
             ("CommitAnswer", "StartCall"),
-            ("FinishCall",),
-            ("PlaceResults", "Prepare", "Accept"),
+            ("FinishCall", "PlaceResults", "Prepare", "Accept"),
             ("CommitAnswer",),
         ]
 
@@ -122,7 +121,7 @@ async def test_a_run_canceled_at_the_last_moment_sends_nothing_more(db: Path) ->
         do_all = store.do_all
 
         async def after_the_cancel(*commands: Command[Any]) -> Any:
-            if isinstance(commands[0], PlaceResults):
+            if isinstance(commands[0], FinishCall):
                 store.do_all = do_all  # type: ignore[method-assign]
                 await engine.cancel(chat.id, run.id)
             return await do_all(*commands)
@@ -152,6 +151,55 @@ async def test_an_answer_lands_though_its_calls_cannot_be_claimed_with_it(db: Pa
         assert (await run.result()).text == "Noon."
         (call,) = (await run.explain()).calls
         assert (call.state, call.attempt) == (CallState.SUCCESS, 1)
+
+
+async def test_a_result_is_stored_once_though_nothing_may_go_with_it(db: Path) -> None:
+    ran: list[str] = []
+
+    def now() -> str:
+        ran.append("noon")
+        return "noon"
+
+    clock = Function(name="clock", run=now)
+    provider = ScriptedProvider(asks(("c1", "clock", "{}")), says("Noon."))
+    async with app_on(db, provider, functions=[clock]) as app:
+        chat = await app.create()
+        store = app.engine.world.store
+        do_all = store.do_all
+
+        async def never_together(*commands: Command[Any]) -> Any:
+            if isinstance(commands[0], FinishCall) and len(commands) > 1:
+                return Denied("revision")
+            return await do_all(*commands)
+
+        store.do_all = never_together  # type: ignore[method-assign]
+        run = await chat.send("What time is it?")
+        assert (await run.result()).text == "Noon."
+        assert ran == ["noon"]
+        assert await store.quarantine(chat.id) == []
+
+
+async def test_a_result_outlives_a_fault_in_what_follows(db: Path) -> None:
+    provider = ScriptedProvider(asks(("c1", "clock", "{}")))
+    async with app_on(db, provider, functions=[CLOCK]) as app:
+        chat = await app.create()
+        lines = app.engine.world.lines
+        line, made = lines.line, list[str]()
+
+        async def once(*args: Any, **named: Any) -> Any:
+            made.append("line")
+            if len(made) > 1:
+                raise ZeroDivisionError
+            return await line(*args, **named)
+
+        lines.line = once  # type: ignore[method-assign]
+        run = await chat.send("What time is it?")
+        await app.engine.idle(chat.id)
+        assert [type(failure) for failure in app.engine.failures] == [ZeroDivisionError]
+        app.engine.failures.clear()
+        await chat.rename("so that the writer has been here")
+        (call,) = (await run.explain()).calls
+        assert call.state is CallState.SUCCESS
 
 
 async def test_a_request_that_is_refused_leaves_its_input_in_the_tree(db: Path) -> None:

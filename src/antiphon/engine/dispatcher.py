@@ -7,7 +7,6 @@ known is recorded as UNKNOWN before anything else is tried.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
@@ -69,9 +68,9 @@ class Dispatcher:
             at_once = await self._accept_at_once(entering, tools=tools)
             if at_once is not None:
                 return at_once
-            entered = await store.do(entering.command)
+            entered = [await store.do(command) for command in entering.commands]
             run = await store.run(run.conversation, run.id)
-            if isinstance(entered, Denied) or not run.open:
+            if isinstance(entered[-1], Denied) or not run.open:
                 return run
         conversation = await store.conversation(run.conversation)
         try:
@@ -98,9 +97,15 @@ class Dispatcher:
         """
         run, conversation = entering.run, entering.conversation
         accepted = None
-        with suppress(SequenceRejected, InvalidInput, NotFound):
+        try:
             target = await self._target(run, conversation, tools=tools)
             accepted = await self._propose(run, conversation, target, entering)
+        except (SequenceRejected, InvalidInput, NotFound):
+            pass
+        except BaseException:
+            for command in entering.commands[:-1]:
+                self._world.store.submit(command)  # what a tool came to is not lost with us
+            raise
         if accepted is None:
             self._world.lines.forget(conversation.id)  # it may end in what did not enter
         return accepted
@@ -132,7 +137,7 @@ class Dispatcher:
         )
         answer = run.answer or MessageId(world.new_id("msg_"))
         now_ms = world.clock.now_ms()
-        commands: list[Command[Any]] = [] if entering is None else [entering.command]
+        commands: list[Command[Any]] = [*entering.commands] if entering else []
         if target.new_content:
             commands.append(
                 PutContent(conversation=run.conversation, now_ms=now_ms, items=target.new_content)

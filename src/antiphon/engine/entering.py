@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from msgspec.structs import replace
 
 from antiphon.core.blocks import Message
-from antiphon.core.commands import PlaceResults, PlaceRun
+from antiphon.core.commands import Command, FinishCall, PlaceResults, PlaceRun
 from antiphon.core.ids import MessageId
 from antiphon.core.ledger import results_message
 from antiphon.core.placement import as_placed
@@ -24,12 +25,13 @@ from antiphon.engine.world import World
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entering:
-    """A command, and how the rows that a dispatch looks at stand once it is carried out.
+    """Commands, and how the rows that a dispatch looks at stand once they are carried out.
 
-    `message` is the new leaf of the run's line; None for a run without an input of its own.
+    `message` is the new leaf of the run's line; None for a run without an input of its own. The
+    last command lets it enter; before it may stand the result of a call that has just ended.
     """
 
-    command: PlaceRun | PlaceResults
+    commands: tuple[Command[Any], ...]
     run: Run
     conversation: Conversation
     message: Message | None
@@ -61,7 +63,7 @@ def input_enters(
             parent=parent,
         )
     return Entering(
-        command=command,
+        commands=(command,),
         run=replace(
             run,
             status=RunStatus.PENDING,
@@ -76,10 +78,27 @@ def input_enters(
     )
 
 
+def with_result(calls: Sequence[Call], last: FinishCall) -> list[Call]:
+    """Return `calls` as they stand once the result of one of them is stored."""
+    return [
+        replace(call, state=last.state, content=last.content, code=last.code)
+        if call.call_id == last.call_id
+        else call
+        for call in calls
+    ]
+
+
 def results_enter(
-    world: World, conversation: Conversation, run: Run, calls: Sequence[Call]
+    world: World,
+    conversation: Conversation,
+    run: Run,
+    calls: Sequence[Call],
+    last: FinishCall | None = None,
 ) -> Entering:
-    """Let the results of the closed `calls` of the run's newest message follow it."""
+    """Let the results of the closed `calls` of the run's newest message follow it.
+
+    `last` is the result that closed them, where it is not stored yet.
+    """
     command = PlaceResults(
         conversation=conversation.id,
         now_ms=world.clock.now_ms(),
@@ -95,7 +114,7 @@ def results_enter(
         created_ms=command.now_ms,
     )
     return Entering(
-        command=command,
+        commands=(command,) if last is None else (last, command),
         run=replace(run, status=RunStatus.PENDING, leaf=message.id, end_code=None),
         conversation=replace(conversation, revision=conversation.revision + 1, slot=run.id),
         message=message,

@@ -7,9 +7,9 @@ stands there and the loop what comes next, so it can be killed anywhere and begu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final, assert_never
+from typing import Final, assert_never
 
 from antiphon.core import loop, recovery
 from antiphon.core.blocks import Message
@@ -36,7 +36,7 @@ from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
 from antiphon.engine.control import Control
 from antiphon.engine.dispatcher import Dispatcher
-from antiphon.engine.entering import Entering, input_enters, results_enter
+from antiphon.engine.entering import Entering, input_enters, results_enter, with_result
 from antiphon.engine.startup import settle_unknown
 from antiphon.engine.tools import execute, start_call
 from antiphon.engine.world import World
@@ -219,11 +219,11 @@ class Worker:
                     if run.status is RunStatus.PENDING and run.committed == made:
                         raise InternalError("A model call came to nothing.", at=run.id)
                     if stepped.started:
-                        await self._all(map(self._execute, stepped.started))
-                        run = await store.run(run.conversation, run.id)
+                        run, entering = await self._through(
+                            run, control, self._execute, stepped.started
+                        )
                 case loop.RunTools(calls_to_run):
-                    await self._all(map(self._claim, calls_to_run))
-                    run = await store.run(run.conversation, run.id)
+                    run, entering = await self._through(run, control, self._claim, calls_to_run)
                 case loop.PlaceToolResults():
                     conversation = await store.conversation(run.conversation)
                     entering = results_enter(self._world, conversation, run, calls)
@@ -247,8 +247,8 @@ class Worker:
         )
 
     async def _end(self, run: Run, code: str, entering: Entering | None = None) -> None:
-        if entering is not None:
-            await self._world.store.do(entering.command)
+        for command in entering.commands if entering else ():
+            await self._world.store.do(command)
         await self._world.store.do(
             EndRun(
                 conversation=run.conversation,
@@ -261,12 +261,42 @@ class Worker:
 
     # Tools that run here.
 
-    async def _all(self, work: Iterable[Coroutine[Any, Any, None]]) -> None:
-        async with asyncio.TaskGroup() as group:
-            for one in work:
-                group.create_task(one)
+    async def _through(
+        self,
+        run: Run,
+        control: Control,
+        work: Callable[[Call], Awaitable[FinishCall | None]],
+        calls: Sequence[Call],
+    ) -> tuple[Run, Entering | None]:
+        """Carry out `calls`; where that closes their step, their results enter next.
 
-    async def _claim(self, call: Call) -> None:
+        Each result is stored as it comes, but the last: it is stored with what follows from it,
+        which is returned with the run as it will stand then.
+        """
+        store, left, last = self._world.store, len(calls), None
+
+        async def carry_out(call: Call) -> None:
+            nonlocal left, last
+            result = await work(call)
+            left -= 1
+            if left == 0:
+                last = result
+            elif result is not None:
+                await store.do(result)
+
+        async with asyncio.TaskGroup() as group:
+            for call in calls:
+                group.create_task(carry_out(call))
+        if last is not None:
+            step = with_result(await self._open_step(run), last)
+            if not control.canceled and all(call.state in TERMINAL_CALL for call in step):
+                conversation = await store.conversation(run.conversation)
+                entering = results_enter(self._world, conversation, run, step, last)
+                return entering.run, entering
+            await store.do(last)
+        return await store.run(run.conversation, run.id), None
+
+    async def _claim(self, call: Call) -> FinishCall | None:
         """Carry out a pending call, if it is still there for the taking."""
         world = self._world
         started = await world.store.do(
@@ -279,38 +309,29 @@ class Worker:
                 now_ms=world.clock.now_ms(),
             )
         )
-        if not isinstance(started, Denied):
-            await self._execute(started)
+        return None if isinstance(started, Denied) else await self._execute(started)
 
-    async def _execute(self, started: Call) -> None:
-        """Run the function of a call that is EXECUTING, and record what it came to."""
+    async def _execute(self, started: Call) -> FinishCall:
+        """Run the function of a call that is EXECUTING and return what it came to."""
         function = self._world.functions[started.name]
+        state, code = CallState.ERROR, None
         try:
             async with asyncio.timeout(function.timeout_s):
                 text = await execute(function, started)
+                state = CallState.SUCCESS
         except TimeoutError:
             # Nobody can be asked whether it took effect, so the model is told just that.
-            text = timed_out(function.timeout_s)
-            await self._finish(started, CallState.ERROR, text, code="timeout_unknown")
+            text, code = timed_out(function.timeout_s), "timeout_unknown"
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
-            problem = f"{type(error).__name__}: {error}"
-            await self._finish(started, CallState.ERROR, problem, code="exception")
-        else:
-            await self._finish(started, CallState.SUCCESS, text)
-
-    async def _finish(
-        self, started: Call, state: CallState, text: str, *, code: str | None = None
-    ) -> None:
-        await self._world.store.do(
-            FinishCall(
-                conversation=started.conversation,
-                now_ms=self._world.clock.now_ms(),
-                run=started.run,
-                call_id=started.call_id,
-                state=state,
-                content=text_result(text),
-                code=code,
-                fence=self._world.fence,
-                attempt=started.attempt,
-            )
+            text, code = f"{type(error).__name__}: {error}", "exception"
+        return FinishCall(
+            conversation=started.conversation,
+            now_ms=self._world.clock.now_ms(),
+            run=started.run,
+            call_id=started.call_id,
+            state=state,
+            content=text_result(text),
+            code=code,
+            fence=self._world.fence,
+            attempt=started.attempt,
         )
