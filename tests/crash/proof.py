@@ -296,8 +296,10 @@ def _of_tools(e: Evidence) -> Iterator[str]:
     if e.effects > 1:
         yield f"the bell rang {e.effects} times"
     recovered = {c["id"]: c for run in e.report["recovered"]["runs"] for c in run["calls"]}
+    # A life between the first and the last may have been told the result before it was killed.
+    told_between = len(e.exits) > 2
     for call, state in e.calls.items():
-        if state == "EXECUTING" and recovered[call]["state"] != "UNKNOWN":
+        if state == "EXECUTING" and recovered[call]["state"] != "UNKNOWN" and not told_between:
             yield f"{call} was executing at the death and is then {recovered[call]['state']}"
         if state in ("SUCCESS", "ERROR", "CANCELED") and recovered[call]["state"] != state:
             yield f"{call} had ended in {state} and is then {recovered[call]['state']}"
