@@ -9,10 +9,46 @@ from typing import TypeAlias
 import pytest
 
 from antiphon.stores.base import Store
-from antiphon.stores.sqlite import open_sqlite
+from antiphon.stores.sqlite import open_sqlite, writer
+from antiphon.stores.sqlite.recent import News, news_of
+from antiphon.stores.sqlite.transaction import Transaction
 from tests.stores.talk import Talk
 
 Opener: TypeAlias = Callable[[], Awaitable[Store]]
+
+
+@pytest.fixture(autouse=True)
+def what_the_writer_knows_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare what SQLite's writer knows with what is stored, at the end of each transaction."""
+
+    def checked(tx: Transaction) -> News:
+        news = news_of(tx)
+        compare(tx)
+        return news
+
+    monkeypatch.setattr(writer, "news_of", checked)
+
+
+def compare(tx: Transaction) -> None:
+    """Fail where a row that is known differs from the row that is stored."""
+    fresh = Transaction(tx._connection, lambda: b"")
+    for number, known in tx._knowledge._known.items():
+        c = fresh.row(number)
+        assert known.row == c
+        if known.runs is not None:
+            assert list(known.runs.values()) == fresh.open_runs(c)
+        for attempt in known.attempts.values():
+            assert attempt == fresh.attempt(c.id, attempt.operation)
+        for run, calls in known.calls.items():
+            assert calls == fresh.calls_of_run(c, fresh.run(c, run))
+        if known.deletions is not None:
+            assert known.deletions == fresh.deletions(number)
+        for message, node in known.nodes.items():
+            assert node == fresh.node(number, message)
+        for table, last in known.last.items():
+            assert last == fresh.next_place(table, number) - 1
+    for tenant, key in tx._knowledge.keys.items():
+        assert key == fresh.tenant_key(tenant)
 
 
 @pytest.fixture(params=["memory", "file"])

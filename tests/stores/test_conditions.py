@@ -27,12 +27,20 @@ from antiphon.core.dispatch import (
     State,
     step,
 )
-from antiphon.core.ids import NodeId, OperationId, RunId
+from antiphon.core.ids import (
+    ConversationId,
+    MessageId,
+    NodeId,
+    OperationId,
+    RunId,
+    SessionId,
+)
+from antiphon.core.manifest import Manifest, Purpose
 from antiphon.errors import InternalError
 from antiphon.stores.sqlite import conditions
 from antiphon.stores.sqlite.connections import open_writer
 from antiphon.stores.sqlite.places import place
-from antiphon.stores.sqlite.rows import pack
+from antiphon.stores.sqlite.rows import AttemptRow, pack
 from antiphon.stores.sqlite.transaction import Transaction
 from antiphon.stores.sqlite.transitions import Claim, again, begin, move
 from tests.stores.talk import a_digest
@@ -204,6 +212,27 @@ def write(tx: Transaction, world: World) -> None:
         )
 
 
+SAID = Manifest(
+    operation=OPERATION,
+    conversation=ConversationId("conv_1"),
+    session=SessionId("sess_1"),
+    run=RunId("run_1"),
+    purpose=Purpose.TURN,
+    base_leaf=MessageId("m1"),
+    conversation_revision=5,
+    cancel_generation=2,
+    sequence_digest=a_digest("sequence"),
+    adapter="a",
+    adapter_version=1,
+    adapter_digest=a_digest("adapter"),
+    provider="p",
+    model_revision="m",
+    toolset_digest=a_digest("toolset"),
+    policy_digest=a_digest("policy"),
+    request_digest=a_digest("request"),
+)
+
+
 def _manifest(tx: Transaction, world: World, at: int, operation: str) -> None:
     tx.execute(
         MANIFEST,
@@ -229,22 +258,21 @@ def carry_out(tx: Transaction, world: World, event: Event) -> State | Denied:
     """What the store answers in `world`: the state it moved to, or why it did not."""
     write(tx, world)
     mine = claim(world)
+    answer: object
     if event is Event.PREPARE:
-        denied = begin(tx, HERE, HERE, mine)
+        answer = begin(tx, AttemptRow.unborn(SAID, b"", HERE, HERE, HERE), mine)
     else:
         attempt = tx.newest_attempt(HERE)
         assert attempt is not None
-        if event is Event.RETRY:
-            denied = again(tx, attempt, mine)
-        else:
-            moved = move(tx, attempt, event, mine)
-            denied = moved if isinstance(moved, Denied) else None
-    now = tx.newest_attempt(HERE)
-    if denied is None:
-        assert now is not None
-        return State(now.state)
-    assert (None if now is None else now.state) == world.state, "a denied event moved the attempt"
-    return denied
+        answer = (
+            again(tx, attempt, mine) if event is Event.RETRY else move(tx, attempt, event, mine)
+        )
+    now = tx.one("SELECT state FROM attempt WHERE manifest = ? ORDER BY number DESC", (HERE,))
+    if isinstance(answer, Denied):
+        assert (None if now is None else now[0]) == world.state, "a denied event moved the attempt"
+        return answer
+    assert now is not None
+    return State(now[0])
 
 
 def table_says(world: World, event: Event) -> State | Denied:
@@ -467,10 +495,11 @@ def test_a_row_changes_what_the_contract_says_and_nothing_else(
         assert attempt is not None
         moved = move(tx, attempt, row.event, replace(claim(world), handle="resp_2"))
         assert not isinstance(moved, Denied), (row.number, source)
+        tx.flush()
         c = tx.one(
             "SELECT active_operation, attempt_generation, revision, cancel_generation FROM conversation"
         )
-        now = tx.newest_attempt(HERE)
+        now = Transaction(database, lambda: b"key").newest_attempt(HERE)
         database.execute("ROLLBACK")
         assert c is not None
         assert now == moved.attempt

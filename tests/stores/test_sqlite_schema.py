@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.core.commands import Then
+from antiphon.core.ids import OperationId
 from antiphon.stores.sqlite import open_sqlite
 from antiphon.stores.sqlite.connections import constraint, open_writer
 from antiphon.stores.sqlite.transaction import Transaction
@@ -119,8 +120,9 @@ def test_every_lookup_of_a_command_uses_an_index(writer: sqlite3.Connection) -> 
     run = tx.run(c, tx.run_at((1 << 32) + 1).id)
     tx.calls_of_run(c, run)
     tx.newest_attempt(run.operation)
+    tx.attempt(c.id, OperationId("op_1"))
     for message in ("a1", "nothing"):
-        tx.message_place(c.number, message)  # type: ignore[arg-type]  # an id
+        tx.node(c.number, message)  # type: ignore[arg-type]  # an id
         tx.message(c, message)  # type: ignore[arg-type]  # an id
     tx.deletions(c.number)
     for table in ("message", "run", "manifest", "call", "quarantine"):

@@ -8,11 +8,12 @@ out of its statement. NULLs compare with IS: an unknown must never count as equa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from antiphon.core.dispatch import Condition, Effect, Row
-from antiphon.stores.sqlite.rows import ATTEMPT_OWN
+from antiphon.core.ids import OperationId
+from antiphon.stores.sqlite.rows import ATTEMPT_OWN, ConversationRow
 
 _CURRENT_EPOCH: Final = "coalesce((SELECT n.epoch FROM node AS n WHERE n.id = {node}), 0)"
 
@@ -66,13 +67,17 @@ ATTEMPT_EFFECTS: Final[dict[Effect, tuple[str, ...]]] = {
 }
 """What an effect sets in the attempt's own row."""
 
-CONVERSATION_EFFECTS: Final[dict[Effect, str]] = {
-    Effect.TAKE_CONVERSATION: "active_operation = :operation",
-    Effect.OPEN_GENERATION: "attempt_generation = attempt_generation + 1",
-    Effect.ADVANCE_REVISION: "revision = revision + 1",
-    Effect.RELEASE: "active_operation = nullif(active_operation, :operation)",
+CONVERSATION_EFFECTS: Final[
+    dict[Effect, Callable[[ConversationRow, OperationId], dict[str, object]]]
+] = {
+    Effect.TAKE_CONVERSATION: lambda c, mine: {"active_operation": mine},
+    Effect.OPEN_GENERATION: lambda c, mine: {"attempt_generation": c.attempt_generation + 1},
+    Effect.ADVANCE_REVISION: lambda c, mine: {"revision": c.revision + 1},
+    Effect.RELEASE: lambda c, mine: (
+        {"active_operation": None} if c.active_operation == mine else {}
+    ),
 }
-"""What an effect sets in the conversation's row. The head needs more: see `commit`."""
+"""What an effect sets in the conversation's row. The head needs more: see `answers.commit`."""
 
 
 def where(conditions: Iterable[Condition]) -> str:
@@ -109,7 +114,8 @@ def insert_first(row: Row) -> str:
         SELECT m.place, 1, m.purpose, '{row.target}', :now_ms
         FROM manifest AS m, run AS r, conversation AS c
         WHERE m.place = :manifest AND r.place = m.run AND c.number = m.place >> 32
-        AND {where(row.conditions)}"""
+        AND {where(row.conditions)}
+        RETURNING {ATTEMPT_OWN}"""
 
 
 def insert_next(row: Row) -> str:
@@ -119,7 +125,8 @@ def insert_next(row: Row) -> str:
         SELECT a.manifest, a.number + 1, a.purpose, '{row.target}', :now_ms
         FROM attempt AS a, manifest AS m, run AS r, conversation AS c
         WHERE a.manifest = :manifest AND a.number = :number AND {_JOINED}
-        AND a.state IN ({_sources(row)}) AND {where(row.conditions)}"""
+        AND a.state IN ({_sources(row)}) AND {where(row.conditions)}
+        RETURNING {ATTEMPT_OWN}"""
 
 
 def _sources(row: Row) -> str:

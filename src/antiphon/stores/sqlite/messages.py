@@ -12,8 +12,8 @@ from antiphon.core.blocks import Message, Status, encode_blocks, message_digest
 from antiphon.core.digests import fold
 from antiphon.core.ids import MessageId
 from antiphon.errors import Refused
-from antiphon.stores.sqlite.places import place
-from antiphon.stores.sqlite.rows import ConversationRow, message_extra, message_kind, pack, unpack
+from antiphon.stores.sqlite.known import Node
+from antiphon.stores.sqlite.rows import ConversationRow, message_extra, message_kind, pack
 from antiphon.stores.sqlite.transaction import Settled, Transaction
 
 
@@ -33,19 +33,19 @@ def insert_message(
             "The message belongs to another conversation.", code="foreign_parent", at=message.id
         )
     if message.parent is not None:
-        found = tx.one(
-            "SELECT place, depth, path_digest FROM message WHERE place >> 32 = ? AND id = ?",
-            (c.number, message.parent),
-        )
+        found = tx.node(c.number, message.parent)
         if found is None:
             raise Refused(
                 "The parent is not in this conversation.", code="missing_parent", at=message.parent
             )
-        parent, depth, path = found[0], found[1] + 1, unpack(found[2])
+        parent, depth, path = found.place, found.depth + 1, found.path_digest
     key = tx.tenant_key(c.tenant)
     own = message_digest(key, message)
+    so_far = fold(key, path, own)
     at = tx.next_place("message", c.number)
-    session = session_place(tx, c, message)
+    session = tx.session(c, message.session)
+    if session is None:
+        raise Refused("There is no such session here.", code="missing_session", at=message.session)
     tx.execute(
         """INSERT INTO message (place, parent, depth, id, kind, status, session, run, created_ms,
           blocks, error_code, extra, digest, path_digest, base_revision)
@@ -64,27 +64,15 @@ def insert_message(
             message.error_code,
             message_extra(message),
             pack(own),
-            pack(fold(key, path, own)),
+            pack(so_far),
             base_revision,
         ),
     )
+    tx.keep_node(c.number, message.id, Node(at, depth, so_far))
     if message.session is None:
         message = msgspec.structs.replace(message, session=c.session_id)
     tx.messages.append(message)
     return at
-
-
-def session_place(tx: Transaction, c: ConversationRow, message: Message) -> int:
-    """Return the place of the message's session: the active one where it names none."""
-    if message.session is None or message.session == c.session_id:
-        return c.session
-    row = tx.one(
-        "SELECT place FROM session WHERE place BETWEEN ? AND ? AND id = ?",
-        (place(c.number, 0), place(c.number + 1, 0) - 1, message.session),
-    )
-    if row is None:
-        raise Refused("There is no such session here.", code="missing_session", at=message.session)
-    return int(row[0])
 
 
 def same_message(tx: Transaction, c: ConversationRow, stored: Message, brought: Message) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from antiphon.core.blocks import Message, Origin, Role, Status, Trust, decode_blocks
+from antiphon.core.commands import StartRun
 from antiphon.core.dispatch import State
 from antiphon.core.ids import (
     CallId,
@@ -114,7 +115,10 @@ FROM conversation AS c JOIN session AS s ON s.place = c.session
 
 
 class RunRow(NamedTuple):
-    """A run's row, with its place and those of its operations."""
+    """A run's row, with its place and those of its operations.
+
+    `operation_id` is no column of its own: it is what stands at `operation`.
+    """
 
     place: int
     id: RunId
@@ -143,6 +147,39 @@ class RunRow(NamedTuple):
     started_ms: int | None
     ended_ms: int | None
     operation_id: OperationId | None
+
+    @classmethod
+    def started(cls, command: StartRun, place: int, seq: int) -> RunRow:
+        """Return the row of a run that has just been started, at this place."""
+        return cls(
+            place=place,
+            id=command.run,
+            kind=command.kind,
+            status=RunStatus.QUEUED,
+            options=encode_json(command.options),
+            input=command.input.id if command.input else None,
+            asked_parent=command.asked_parent,
+            at_root=command.at_root,
+            seq=seq,
+            session=None,
+            leaf=None,
+            head_left=None,
+            answer=None,
+            partial=None,
+            committed=0,
+            first_operation=None,
+            operation=None,
+            node=None,
+            epoch=0,
+            error_code=None,
+            end_code=None,
+            input_tokens=0,
+            output_tokens=0,
+            created_ms=command.now_ms,
+            started_ms=None,
+            ended_ms=None,
+            operation_id=None,
+        )
 
     @property
     def open(self) -> bool:
@@ -211,6 +248,39 @@ class AttemptRow(NamedTuple):
     written_ms: int | None
     opened_ms: int | None
     ended_ms: int | None
+
+    @classmethod
+    def unborn(
+        cls, manifest: Manifest, digest: Stored, place: int, run: int, base_leaf: int
+    ) -> AttemptRow:
+        """Return what a manifest at this place says of the attempts that it will have."""
+        return cls(
+            operation=manifest.operation,
+            conversation=manifest.conversation,
+            run_place=run,
+            run=manifest.run,
+            base_leaf=base_leaf,
+            base_revision=manifest.conversation_revision,
+            base_cancel_generation=manifest.cancel_generation,
+            request_digest=pack(manifest.request_digest),
+            manifest_digest=digest,
+            manifest=place,
+            number=0,
+            generation=0,
+            state="",
+            handle=None,
+            node=None,
+            epoch=0,
+            deadline_ms=0,
+            sent_again=0,
+            proof=None,
+            error_code=None,
+            prepared_ms=0,
+            accepted_ms=None,
+            written_ms=None,
+            opened_ms=None,
+            ended_ms=None,
+        )
 
     def moved(self, own: tuple[Any, ...]) -> AttemptRow:
         """Return the row with its own columns (`ATTEMPT_OWN`) as they stand now."""

@@ -14,6 +14,7 @@ import msgspec
 
 from antiphon.core.blocks import Message, Status
 from antiphon.core.commands import Command, Fence, Quarantine
+from antiphon.core.dispatch import FINAL
 from antiphon.core.events import DurableEvent, encode_event
 from antiphon.core.ids import (
     CallId,
@@ -26,6 +27,7 @@ from antiphon.core.ids import (
 )
 from antiphon.core.records import Conversation, StoredEvent
 from antiphon.errors import NotFound
+from antiphon.stores.sqlite.known import NODES, Knowledge, Known, Node
 from antiphon.stores.sqlite.places import conversation_of, place, span
 from antiphon.stores.sqlite.rows import (
     ATTEMPT,
@@ -38,6 +40,7 @@ from antiphon.stores.sqlite.rows import (
     ConversationRow,
     RunRow,
     message_record,
+    unpack,
 )
 
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
@@ -53,12 +56,24 @@ class Settled(NamedTuple):
 
 
 class Transaction:
-    """One unit of work on the writer's connection."""
+    """One unit of work on the writer's connection.
 
-    def __init__(self, connection: sqlite3.Connection, new_key: Callable[[], bytes]) -> None:
+    Rows that are at work are read once and then known; the changes of a conversation's row and
+    its events are written together, by `flush`, before anything reads them.
+    """
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        new_key: Callable[[], bytes],
+        knowledge: Knowledge | None = None,
+    ) -> None:
         self._connection = connection
         self._new_key = new_key
-        self._keys: dict[TenantId, bytes] = {}
+        self._knowledge = knowledge or Knowledge()
+        self._used: set[int] = set()
+        self._dirty: dict[int, dict[str, object]] = {}
+        self._untold: list[object] = []
         self.events: list[StoredEvent] = []
         self.late: list[Quarantine] = []
         self.touched: set[ConversationId] = set()
@@ -79,7 +94,35 @@ class Transaction:
         """Return every row."""
         return self._connection.execute(sql, parameters).fetchall()
 
-    # Rows.
+    # Requests.
+
+    def begin(self) -> None:
+        """Begin a request."""
+        self._used.clear()
+
+    def flush(self) -> None:
+        """Write what was changed in conversations' rows, and the events that were told."""
+        for number, values in self._dirty.items():
+            self._update("conversation", "number", number, values)
+        self._dirty.clear()
+        if self._untold:
+            rows = ", ".join(["(?, ?, ?)"] * (len(self._untold) // 3))
+            self.execute(f"INSERT INTO event (place, at_ms, data) VALUES {rows}", self._untold)
+            self._untold.clear()
+
+    def undo(self) -> None:
+        """Forget what a request did and learned; the writer undoes it in the database."""
+        for number in self._used:
+            self._knowledge.forget(number)
+        self._knowledge.keys.clear()
+        self._dirty.clear()
+        self._untold.clear()
+
+    def _update(self, table: str, key: str, value: int, values: Mapping[str, object]) -> None:
+        sets = ", ".join(f"{column} = ?" for column in values)
+        self.execute(f"UPDATE {table} SET {sets} WHERE {key} = ?", (*values.values(), value))
+
+    # Conversations.
 
     def conversation(self, conversation: ConversationId) -> ConversationRow:
         """Return the row that everything is compared with. Raises `NotFound`."""
@@ -90,11 +133,104 @@ class Transaction:
 
     def find_conversation(self, conversation: ConversationId) -> ConversationRow | None:
         """Return the conversation's row, or None where there is none."""
+        known = self._knowledge.of(conversation)
+        if known is not None:
+            self._used.add(known.row.number)
+            return known.row
         row = self.one(CONVERSATION + "WHERE c.id = ?", (conversation,))
-        return None if row is None else ConversationRow._make(row)
+        return None if row is None else self._learn(row).row
+
+    def _known(self, number: int) -> Known:
+        self._used.add(number)
+        known = self._knowledge.at(number)
+        if known is None:
+            row = self.one(CONVERSATION + "WHERE c.number = ?", (number,))
+            assert row is not None
+            known = self._learn(row)
+        return known
+
+    def _learn(self, row: tuple[Any, ...]) -> Known:
+        known = self._knowledge.learn(ConversationRow._make(row))
+        self._used.add(known.row.number)
+        return known
+
+    def row(self, number: int) -> ConversationRow:
+        """Return a conversation's row as it stands now."""
+        return self._known(number).row
+
+    def session(self, c: ConversationRow, session: SessionId | None) -> int | None:
+        """Return a session's place, or None where there is none; no name means the active one."""
+        if session is None or session == c.session_id:
+            return c.session
+        row = self.one(
+            "SELECT place FROM session WHERE place BETWEEN ? AND ? AND id = ?",
+            (*span(c.number), session),
+        )
+        return None if row is None else int(row[0])
+
+    def change_conversation(self, number: int, **values: object) -> None:
+        """Set columns of a conversation; written with its other changes."""
+        known = self._known(number)
+        known.row = known.row._replace(**values)  # type: ignore[arg-type]  # its own columns
+        self._dirty.setdefault(number, {}).update(values)
+
+    def forget_conversation(self, number: int) -> None:
+        """Forget a conversation that was taken away."""
+        self._knowledge.forget(number)
+        self._dirty.pop(number, None)
+
+    def deletions(self, number: int) -> frozenset[MessageId]:
+        """Return what is deleted now."""
+        known = self._known(number)
+        if known.deletions is None:
+            rows = self.all(
+                """SELECT m.id FROM deletion AS d JOIN message AS m ON m.place = d.message
+                WHERE d.message BETWEEN ? AND ?""",
+                span(number),
+            )
+            known.deletions = frozenset(row[0] for row in rows)
+        return known.deletions
+
+    def delete(self, c: ConversationRow, message: MessageId, revision: int) -> bool:
+        """Mark a message as deleted from `revision` on; False where it was already.
+
+        Raises:
+            NotFound: There is no such message here.
+        """
+        node = self.node(c.number, message)
+        if node is None:
+            raise NotFound("There is no such message in this conversation.", at=message)
+        known, deleted = self._known(c.number), self.deletions(c.number)
+        if message in deleted:
+            return False
+        self.execute(
+            "INSERT INTO deletion (message, revision) VALUES (?, ?)", (node.place, revision)
+        )
+        known.deletions = deleted | {message}
+        return True
+
+    # Runs.
+
+    def open_runs(self, c: ConversationRow) -> list[RunRow]:
+        """Return the conversation's runs that have not ended, oldest first."""
+        return list(self._open_runs(c.number).values())
+
+    def _open_runs(self, number: int) -> dict[RunId, RunRow]:
+        known = self._known(number)
+        if known.runs is None:
+            rows = self.all(
+                f"SELECT {RUN} FROM run WHERE place BETWEEN ? AND ? AND ended_ms IS NULL "
+                "ORDER BY place",
+                span(number),
+            )
+            known.runs = {run.id: run for run in map(RunRow._make, rows)}
+        return known.runs
 
     def run(self, c: ConversationRow, run: RunId) -> RunRow:
         """Return a run of this conversation. Raises `NotFound`."""
+        found = self._open_runs(c.number).get(run)
+        if found is not None:
+            return found
         row = self.one(f"SELECT {RUN} FROM run WHERE id = ?", (run,))
         if row is None or conversation_of(row[0]) != c.number:
             raise NotFound("There is no such run in this conversation.", at=run)
@@ -102,63 +238,147 @@ class Transaction:
 
     def run_at(self, place: int) -> RunRow:
         """Return the run that stands at this place."""
+        for run in self._open_runs(conversation_of(place)).values():
+            if run.place == place:
+                return run
         row = self.one(f"SELECT {RUN} FROM run WHERE place = ?", (place,))
         assert row is not None
         return RunRow._make(row)
 
-    def change_run(self, run: RunRow, sets: str, parameters: Sequence[object]) -> RunRow:
-        """Set columns of a run and return it as it stands then."""
-        row = self.one(
-            f"UPDATE run SET {sets} WHERE place = ? RETURNING {RUN}", (*parameters, run.place)
+    def add_run(self, run: RunRow, input_waiting: bytes | None) -> None:
+        """Insert a run that has just been started."""
+        values = {**run._asdict(), "input_waiting": input_waiting}
+        del values["operation_id"]
+        marks = ", ".join("?" * len(values))
+        self.execute(
+            f"INSERT INTO run ({', '.join(values)}) VALUES ({marks})", tuple(values.values())
         )
-        assert row is not None
-        return RunRow._make(row)
+        self._open_runs(conversation_of(run.place))[run.id] = run
+
+    def change_run(self, run: RunRow, *, placed: bool = False, **values: object) -> RunRow:
+        """Set columns of a run and return it as it stands then.
+
+        Where it is `placed`, its input waits in it no longer.
+        """
+        run = run._replace(**values)  # type: ignore[arg-type]  # its own columns
+        values.pop("operation_id", None)
+        if placed:
+            values["input_waiting"] = None
+        self._update("run", "place", run.place, values)
+        open_runs = self._open_runs(conversation_of(run.place))
+        if run.open:
+            open_runs[run.id] = run
+        else:
+            open_runs.pop(run.id, None)
+            self._known(conversation_of(run.place)).calls.pop(run.id, None)
+        return run
+
+    # Attempts.
 
     def attempt(self, conversation: ConversationId, operation: OperationId) -> AttemptRow:
         """Return the newest attempt of an operation. Raises `NotFound`."""
+        known = self._knowledge.of(conversation)
+        if known is not None and operation in known.attempts:
+            self._used.add(known.row.number)
+            return known.attempts[operation]
         row = self.one(
             ATTEMPT + "WHERE m.operation = ? AND c.id = ? ORDER BY a.number DESC LIMIT 1",
             (operation, conversation),
         )
         if row is None:
             raise NotFound("There is no such operation in this conversation.", at=operation)
-        return AttemptRow._make(row)
+        return self.keep_attempt(AttemptRow._make(row))
 
     def newest_attempt(self, manifest: int | None) -> AttemptRow | None:
         """Return the newest attempt under the manifest at this place, or None."""
+        if manifest is None:
+            return None
+        for attempt in self._known(conversation_of(manifest)).attempts.values():
+            if attempt.manifest == manifest:
+                return attempt
         row = self.one(ATTEMPT + "WHERE a.manifest = ? ORDER BY a.number DESC LIMIT 1", (manifest,))
-        return None if row is None else AttemptRow._make(row)
+        return None if row is None else self.keep_attempt(AttemptRow._make(row))
 
-    def call(self, c: ConversationRow, run: RunRow, call_id: CallId) -> CallRow:
-        """Return a row of the ledger. Raises `NotFound`."""
-        row = self.one(f"{CALL} WHERE l.run = ? AND l.call_id = ?", (run.place, call_id))
-        if row is None:
-            raise NotFound("There is no such call in this run.", at=call_id)
-        return CallRow(c.id, run.id, *row)
+    def keep_attempt(self, attempt: AttemptRow) -> AttemptRow:
+        """Know an attempt as it has just been read or written, while it is not finished."""
+        attempts = self._known(conversation_of(attempt.manifest)).attempts
+        if attempt.state in FINAL:
+            attempts.pop(attempt.operation, None)
+        else:
+            attempts[attempt.operation] = attempt
+        return attempt
+
+    # The ledger.
 
     def calls_of_run(self, c: ConversationRow, run: RunRow) -> list[CallRow]:
         """Return the run's ledger rows, oldest first."""
-        rows = self.all(f"{CALL} WHERE l.run = ? ORDER BY l.place", (run.place,))
-        return [CallRow(c.id, run.id, *row) for row in rows]
+        known = self._known(c.number)
+        calls = known.calls.get(run.id)
+        if calls is None:
+            rows = self.all(f"{CALL} WHERE l.run = ? ORDER BY l.place", (run.place,))
+            calls = [CallRow(c.id, run.id, *row) for row in rows]
+            if run.open:
+                known.calls[run.id] = calls
+        return list(calls)
 
-    def open_runs(self, c: ConversationRow) -> list[RunRow]:
-        """Return the conversation's runs that have not ended, oldest first."""
-        rows = self.all(
-            f"SELECT {RUN} FROM run WHERE place BETWEEN ? AND ? AND ended_ms IS NULL "
-            "ORDER BY place",
-            span(c.number),
+    def call(self, c: ConversationRow, run: RunRow, call_id: CallId) -> CallRow:
+        """Return a row of the ledger. Raises `NotFound`."""
+        for call in self.calls_of_run(c, run):
+            if call.call_id == call_id:
+                return call
+        raise NotFound("There is no such call in this run.", at=call_id)
+
+    def add_call(self, run: int, message: int, call: CallRow) -> None:
+        """Insert a ledger row for a call of the message at this place."""
+        values = {**call._asdict(), "run": run, "message": message}
+        del values["conversation"]
+        marks = ", ".join("?" * len(values))
+        self.execute(
+            f"INSERT INTO call ({', '.join(values)}) VALUES ({marks})", tuple(values.values())
         )
-        return [RunRow._make(row) for row in rows]
+        known = self._known(conversation_of(call.place)).calls
+        if call.run in known:
+            known[call.run].append(call)
 
-    def message_place(self, number: int, message: MessageId | None) -> int | None:
+    def change_call(self, call: CallRow, **values: object) -> CallRow:
+        """Set columns of a ledger row and return it as it stands then."""
+        self._update("call", "place", call.place, values)
+        new = call._replace(**values)  # type: ignore[arg-type]  # its own columns
+        known = self._known(conversation_of(call.place)).calls
+        if call.run in known:
+            known[call.run] = [new if row.place == new.place else row for row in known[call.run]]
+        return new
+
+    # Messages.
+
+    def node(self, number: int, message: MessageId | None) -> Node | None:
         """Return where a message stands, or None where there is none."""
-        row = self.one(
-            "SELECT place FROM message WHERE place >> 32 = ? AND id = ?", (number, message)
-        )
-        return None if row is None else int(row[0])
+        if message is None:
+            return None
+        known = self._known(number)
+        node = known.nodes.get(message)
+        if node is None:
+            row = self.one(
+                "SELECT place, depth, path_digest FROM message WHERE place >> 32 = ? AND id = ?",
+                (number, message),
+            )
+            if row is not None:
+                node = self.keep_node(number, message, Node(row[0], row[1], unpack(row[2])))
+        return node
+
+    def keep_node(self, number: int, message: MessageId, node: Node) -> Node:
+        """Know where a message stands."""
+        nodes = self._known(number).nodes
+        nodes[message] = node
+        if len(nodes) > NODES:
+            nodes.popitem(last=False)
+        return node
 
     def message_at(self, place: int) -> MessageId:
         """Return the id of the message at this place."""
+        for message, node in self._known(conversation_of(place)).nodes.items():
+            if node.place == place:
+                return message
         row = self.one("SELECT id FROM message WHERE place = ?", (place,))
         assert row is not None
         return MessageId(row[0])
@@ -178,69 +398,54 @@ class Transaction:
         return message_record(tuple(columns), c.id, parent, {columns[5]: SessionId(session)})
 
     def next_place(self, table: str, number: int) -> int:
-        """Return the key of the next row of this conversation in `table`."""
-        first, last = span(number)
-        row = self.one(
-            f"SELECT place FROM {table} WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 1",
-            (first, last),
-        )
-        return (first if row is None else int(row[0])) + 1
+        """Return the key of the next row of this conversation in `table`, which is taken then."""
+        last = self._known(number).last
+        if table not in last:
+            first, end = span(number)
+            row = self.one(
+                f"SELECT place FROM {table} WHERE place BETWEEN ? AND ? "
+                "ORDER BY place DESC LIMIT 1",
+                (first, end),
+            )
+            last[table] = first if row is None else int(row[0])
+        last[table] += 1
+        return last[table]
+
+    # Tenants and nodes.
 
     def tenant_key(self, tenant: TenantId) -> bytes:
         """Return the tenant's digest key, made at first use."""
-        key = self._keys.get(tenant)
+        key = self._knowledge.keys.get(tenant)
         if key is None:
             row = self.one("SELECT digest_key FROM tenant WHERE id = ?", (tenant,))
             key = self._new_key() if row is None else bytes(row[0])
             if row is None:
                 self.execute("INSERT INTO tenant (id, digest_key) VALUES (?, ?)", (tenant, key))
-            self._keys[tenant] = key
+            self._knowledge.keys[tenant] = key
         return key
-
-    def forget(self) -> None:
-        """Drop what was learned in a savepoint that is being undone."""
-        self._keys.clear()
 
     def current(self, fence: Fence) -> bool:
         """Whether this node still works under this epoch."""
         row = self.one("SELECT epoch FROM node WHERE id = ?", (fence.node,))
         return row is not None and row[0] == fence.epoch > 0
 
-    # Answers.
-
     def conversation_record(self, conversation: ConversationId) -> Conversation:
         """Return the conversation as it stands now."""
         c = self.conversation(conversation)
         return c.record(self.deletions(c.number))
 
-    def deletions(self, number: int) -> frozenset[MessageId]:
-        """Return what is deleted now."""
-        rows = self.all(
-            """SELECT m.id FROM deletion AS d JOIN message AS m ON m.place = d.message
-            WHERE d.message BETWEEN ? AND ?""",
-            span(number),
-        )
-        return frozenset(row[0] for row in rows)
-
     # Events and quarantine.
 
     def tell(self, command: Command[Any], number: int, *events: DurableEvent) -> int:
-        """Number the events of a command, write them and return the last number.
+        """Number the events of a command and return the last number.
 
         Readers hear of them once they are durable.
         """
-        row = self.one(
-            "UPDATE conversation SET last_event = last_event + ? WHERE number = ? "
-            "RETURNING last_event",
-            (len(events), number),
-        )
-        assert row is not None
-        seq = int(row[0]) - len(events)
-        values: list[object] = []
+        seq = self.row(number).last_event
         for event in events:
             seq += 1
             data = encode_event(event)
-            values += (place(number, seq), command.now_ms, data)
+            self._untold += (place(number, seq), command.now_ms, data)
             self.events.append(
                 StoredEvent(
                     conversation=command.conversation,
@@ -251,8 +456,7 @@ class Transaction:
                 )
             )
         if events:
-            rows = ", ".join(["(?, ?, ?)"] * len(events))
-            self.execute(f"INSERT INTO event (place, at_ms, data) VALUES {rows}", values)
+            self.change_conversation(number, last_event=seq)
         return seq
 
     def put_aside(self, command: Quarantine) -> None:

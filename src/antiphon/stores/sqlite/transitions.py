@@ -32,6 +32,7 @@ from antiphon.stores.sqlite.conditions import (
     insert_next,
     update,
 )
+from antiphon.stores.sqlite.places import conversation_of
 from antiphon.stores.sqlite.rows import AttemptRow, pack, unpack
 from antiphon.stores.sqlite.transaction import Transaction
 
@@ -117,6 +118,7 @@ def move(
     Raises:
         IllegalTransition: The table has no row for this state and event.
     """
+    tx.flush()  # the conditions compare what stands in the database
     parameters = claim.parameters(attempt)
     for row in ROWS[event]:
         sets = [*assignments]
@@ -125,36 +127,44 @@ def move(
         own = tx.one(update(row, sets), parameters)
         if own is not None:
             _move_conversation(tx, attempt, row)
-            return Moved(row, attempt.moved(own))
+            return Moved(row, tx.keep_attempt(attempt.moved(own)))
     return why_not(tx, attempt, event, claim)
 
 
 def _move_conversation(tx: Transaction, attempt: AttemptRow, row: Row) -> None:
-    sets = [CONVERSATION_EFFECTS[e] for e in row.effects if e in CONVERSATION_EFFECTS]
-    if sets:
-        tx.execute(
-            f"UPDATE conversation SET {', '.join(sets)} WHERE number = :manifest >> 32",
-            {"manifest": attempt.manifest, "operation": attempt.operation},
-        )
+    number = conversation_of(attempt.manifest)
+    for effect in row.effects:
+        if effect in CONVERSATION_EFFECTS:
+            values = CONVERSATION_EFFECTS[effect](tx.row(number), attempt.operation)
+            tx.change_conversation(number, **values)
 
 
-def begin(tx: Transaction, manifest: int, run: int, claim: Claim) -> Denied | None:
-    """Row 1: make the first attempt under a manifest that has just been written."""
+def begin(tx: Transaction, unborn: AttemptRow, claim: Claim) -> AttemptRow | Denied:
+    """Row 1: make the first attempt under a manifest that has just been written.
+
+    `unborn` says what its manifest says; the attempt's own columns come from the database.
+    """
+    tx.flush()
     (row,) = ROWS[Event.PREPARE]
-    parameters = {"manifest": manifest, "now_ms": claim.now_ms, "line_legal": claim.line_legal}
-    if tx.execute(insert_first(row), parameters):
-        return None
-    found = tx.one(f"SELECT r.ended_ms IS NULL, ({_IDLE}) FROM run AS r WHERE r.place = ?", (run,))
+    own = tx.one(insert_first(row), claim.parameters(unborn))
+    if own is not None:
+        return tx.keep_attempt(unborn.moved(own))
+    found = tx.one(
+        f"SELECT r.ended_ms IS NULL, ({_IDLE}) FROM run AS r WHERE r.place = ?",
+        (unborn.run_place,),
+    )
     assert found is not None
     known = Facts(run_open=bool(found[0]), run_idle=bool(found[1]), line_legal=claim.line_legal)
     return _denied(step(known, Event.PREPARE), Event.PREPARE, None)
 
 
-def again(tx: Transaction, attempt: AttemptRow, claim: Claim) -> Denied | None:
+def again(tx: Transaction, attempt: AttemptRow, claim: Claim) -> AttemptRow | Denied:
     """Row 15: add the next attempt; the failed one stays as it is."""
+    tx.flush()
     (row,) = ROWS[Event.RETRY]
-    if tx.execute(insert_next(row), claim.parameters(attempt)):
-        return None
+    own = tx.one(insert_next(row), claim.parameters(attempt))
+    if own is not None:
+        return tx.keep_attempt(attempt.moved(own))
     return why_not(tx, attempt, Event.RETRY, claim)
 
 

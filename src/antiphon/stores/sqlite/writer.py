@@ -20,6 +20,7 @@ from typing import Any, Final
 from antiphon.core.dispatch import Denied
 from antiphon.errors import AntiphonError, StoreError
 from antiphon.stores.sqlite.connections import constraint, not_durable, translated
+from antiphon.stores.sqlite.known import Knowledge
 from antiphon.stores.sqlite.recent import News, news_of
 from antiphon.stores.sqlite.transaction import Transaction
 
@@ -66,6 +67,7 @@ class Writer:
         self._new_key = new_key
         self._publish = publish
         self._tend = tend
+        self._knowledge = Knowledge()
         self._linger_s = linger_s
         self._held: list[Request] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -137,13 +139,15 @@ class Writer:
         try:
             connection = self._opened()
             connection.execute("BEGIN IMMEDIATE")
-            tx = Transaction(connection, self._new_key)
+            tx = Transaction(connection, self._new_key, self._knowledge)
             alone = len(batch) == 1
             outcomes = [_carry_out(connection, tx, request, alone=alone) for request in batch]
             left = news_of(tx)
             connection.execute("COMMIT")
+            self._knowledge.trim()
             news = left
         except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on
+            self._knowledge.clear()
             lost = not_durable(error.__cause__ if isinstance(error, BatchLost) else error)
             outcomes = [_Outcome(request, error=lost) for request in batch]
             self._recover()
@@ -212,8 +216,11 @@ def _carry_out(
     outcome = _Outcome(request)
     if not alone:
         connection.execute("SAVEPOINT request")
+    tx.begin()
     try:
         outcome.result = request.work(tx)
+        if not isinstance(outcome.result, Denied):
+            tx.flush()
     except sqlite3.IntegrityError as error:
         outcome.result = Denied(constraint(error))
     except sqlite3.Error as error:
@@ -231,7 +238,7 @@ def _carry_out(
         else:
             connection.execute("ROLLBACK TO request")
         del tx.events[told:], tx.messages[changed:]
-        tx.forget()
+        tx.undo()
         for late in tx.late:
             tx.put_aside(late)
     tx.late.clear()

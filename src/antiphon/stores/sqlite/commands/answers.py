@@ -19,9 +19,10 @@ from antiphon.core.events import (
 from antiphon.core.records import Attempt, CallState, Run, RunStatus
 from antiphon.errors import InternalError
 from antiphon.stores.sqlite.commands.dispatch import changed, give_status
+from antiphon.stores.sqlite.commands.runs import free_slot
 from antiphon.stores.sqlite.messages import insert_message, settle
 from antiphon.stores.sqlite.places import conversation_of
-from antiphon.stores.sqlite.rows import AttemptRow, ConversationRow, RunRow, pack
+from antiphon.stores.sqlite.rows import AttemptRow, CallRow, ConversationRow, RunRow, pack
 from antiphon.stores.sqlite.transaction import Transaction
 from antiphon.stores.sqlite.transitions import Claim, move
 
@@ -53,21 +54,20 @@ def commit(tx: Transaction, command: CommitAnswer) -> Run | Denied:
     )
     place = insert_message(tx, c, message, base_revision=attempt.base_revision)
     for position, call in enumerate(command.calls):
-        _bear(tx, c, place, attempt, position, call, command.now_ms)
+        _bear(tx, c, place, attempt, position, call, command)
     if before.committed == 0:
         settle(tx, c, before.input, Status.SUCCESS)
     follows = Effect.FOLLOW_HEAD in moved.row.effects and c.head == before.head_left
     run = _move_run(tx, before, command, follows=follows)
-    tx.execute(
-        """UPDATE conversation SET head = iif(?, ?, head),
-          slot = iif(?, slot, nullif(slot, ?)) WHERE number = ?""",
-        (follows, message.id, command.then is Then.CONTINUE, run.id, c.number),
-    )
+    if follows:
+        tx.change_conversation(c.number, head=message.id)
+    if command.then is not Then.CONTINUE:
+        free_slot(tx, c.number, run.id)
     committed = Committed(
         run=run.id,
         message=message.id,
         parent=parent,
-        revision=c.revision + 1,
+        revision=tx.row(c.number).revision,
         generation=attempt.generation,
         finish=command.finish,
         calls=tuple(call.call_id for call in command.calls),
@@ -96,25 +96,22 @@ def _consequences(
 
 
 def _move_run(tx: Transaction, run: RunRow, command: CommitAnswer, *, follows: bool) -> RunRow:
+    values: dict[str, object] = {
+        "status": _AFTER[command.then],
+        "committed": run.committed + 1,
+        "leaf": command.message.id,
+        "answer": None,
+        "error_code": None,
+        "end_code": command.end_code or run.end_code,
+        "input_tokens": run.input_tokens + (command.usage.input or 0),
+        "output_tokens": run.output_tokens + (command.usage.output or 0),
+    }
+    if follows:
+        values["head_left"] = command.message.id
     # An index knows which runs are open: its column is left alone while this one is.
-    ended = (command.now_ms,) if command.then is Then.FINISH else ()
-    return tx.change_run(
-        run,
-        """status = ?, committed = committed + 1, leaf = ?, head_left = iif(?, ?, head_left),
-          answer = NULL, error_code = NULL, end_code = coalesce(?, end_code),
-          input_tokens = input_tokens + ?, output_tokens = output_tokens + ?"""
-        + (", ended_ms = ?" if ended else ""),
-        (
-            _AFTER[command.then],
-            command.message.id,
-            follows,
-            command.message.id,
-            command.end_code,
-            command.usage.input or 0,
-            command.usage.output or 0,
-            *ended,
-        ),
-    )
+    if command.then is Then.FINISH:
+        values["ended_ms"] = command.now_ms
+    return tx.change_run(run, **values)  # type: ignore[arg-type]  # its own columns
 
 
 def _bear(
@@ -124,33 +121,34 @@ def _bear(
     attempt: AttemptRow,
     position: int,
     call: NewCall,
-    now_ms: int,
+    command: CommitAnswer,
 ) -> None:
-    tx.execute(
-        """INSERT INTO call (place, run, message, call_id, position, name, arguments,
-          arguments_digest, generation, runner, read_only, idempotent, idempotency_key, state,
-          code, content, ended_ms)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
-        (
-            tx.next_place("call", c.number),
-            attempt.run_place,
-            message,
-            call.call_id,
-            position,
-            call.name,
-            call.arguments,
-            pack(call.arguments_digest),
-            attempt.generation,
-            call.runner,
-            call.read_only,
-            call.idempotent,
-            call.idempotency_key,
-            CallState.PENDING if call.code is None else CallState.ERROR,
-            call.code,
-            None if call.code is None else encode_blocks(call.content),
-            None if call.code is None else now_ms,
-        ),
+    closed = call.code is not None
+    row = CallRow(
+        conversation=c.id,
+        run=attempt.run,
+        message=command.message.id,
+        place=tx.next_place("call", c.number),
+        call_id=call.call_id,
+        position=position,
+        name=call.name,
+        arguments=call.arguments,
+        arguments_digest=pack(call.arguments_digest),
+        generation=attempt.generation,
+        runner=call.runner,
+        read_only=call.read_only,
+        idempotent=call.idempotent,
+        state=CallState.ERROR if closed else CallState.PENDING,
+        attempt=0,
+        node=None,
+        epoch=0,
+        deadline_ms=0,
+        idempotency_key=call.idempotency_key,
+        code=call.code,
+        content=encode_blocks(call.content) if closed else None,
+        ended_ms=command.now_ms if closed else None,
     )
+    tx.add_call(attempt.run_place, message, row)
 
 
 def conflict(tx: Transaction, command: ConflictAnswer) -> Attempt | Denied:

@@ -37,12 +37,8 @@ def start(tx: Transaction, command: StartCall) -> Call | Denied:
         return Denied(Condition.CALLER_CURRENT)
     if call.state != CallState.PENDING:
         return Denied("call_state")
-    tx.execute(
-        """UPDATE call SET state = 'EXECUTING', attempt = attempt + 1, node = ?, epoch = ?,
-          deadline_ms = ? WHERE place = ? AND state = 'PENDING'""",
-        (fence.node, fence.epoch, command.deadline_ms, call.place),
-    )
-    call = call._replace(
+    call = tx.change_call(
+        call,
         state=CallState.EXECUTING,
         attempt=call.attempt + 1,
         node=fence.node,
@@ -73,13 +69,12 @@ def finish(tx: Transaction, command: FinishCall) -> Call | Denied:
     if denied is not None:
         _put_aside(tx, call, command, content)
         return denied
-    tx.execute(
-        """UPDATE call SET state = ?, code = ?, content = ?, ended_ms = ?
-        WHERE place = ? AND ended_ms IS NULL""",
-        (command.state, command.code, content, command.now_ms, call.place),
-    )
-    call = call._replace(
-        state=command.state, code=command.code, content=content, ended_ms=command.now_ms
+    call = tx.change_call(
+        call,
+        state=command.state,
+        code=command.code,
+        content=content,
+        ended_ms=command.now_ms,
     )
     return _told(tx, command, c, call)
 
@@ -132,13 +127,8 @@ def lose(tx: Transaction, command: LoseCall) -> Call | Denied:
     if not gone and command.now_ms < call.deadline_ms:
         return Denied(Condition.OWNER_OR_GONE)
     again = bool(call.read_only or call.idempotent)
-    call = call._replace(
-        state=CallState.PENDING if again else CallState.UNKNOWN, node=None, epoch=0
-    )
-    tx.execute(
-        "UPDATE call SET state = ?, node = NULL, epoch = 0 WHERE place = ?",
-        (call.state, call.place),
-    )
+    state = CallState.PENDING if again else CallState.UNKNOWN
+    call = tx.change_call(call, state=state, node=None, epoch=0)
     answer = _told(tx, command, c, call)
     if call.state == CallState.UNKNOWN and run.open:
         let_wait(tx, command, c.number, run, "tool_unknown")
@@ -163,18 +153,17 @@ def place_results(tx: Transaction, command: PlaceResults) -> Run | Denied:
         return Denied("no_results")
     if any(call.ended_ms is None for call in calls):
         return Denied("open_calls")
-    events = insert_results(tx, c, run, calls, command.message, command.now_ms)
+    before = run.status
+    run, events = insert_results(tx, c, run, calls, command.message, command.now_ms)
     if run.open:
-        tx.execute("UPDATE conversation SET slot = ? WHERE number = ?", (run.id, c.number))
-        tx.execute(
-            "UPDATE run SET status = 'pending', end_code = NULL, node = ?, epoch = ? "
-            "WHERE place = ?",
-            (fence.node, fence.epoch, run.place),
+        tx.change_conversation(c.number, slot=run.id)
+        run = tx.change_run(
+            run, status=RunStatus.PENDING, end_code=None, node=fence.node, epoch=fence.epoch
         )
-        if run.status != RunStatus.PENDING:
+        if before != RunStatus.PENDING:
             events.append(RunChanged(run=run.id, status=RunStatus.PENDING))
     tx.tell(command, c.number, *events)
-    return tx.run_at(run.place).record(c.id)
+    return run.record(c.id)
 
 
 def _told(tx: Transaction, command: Command[Call], c: ConversationRow, call: CallRow) -> Call:

@@ -88,15 +88,13 @@ def add_messages(tx: Transaction, command: AddMessages) -> Conversation | Denied
 def _no_circle(
     tx: Transaction, c: ConversationRow, message: Message, later: set[MessageId]
 ) -> None:
-    if message.parent in later and tx.message_place(c.number, message.parent) is None:
+    if message.parent in later and tx.node(c.number, message.parent) is None:
         raise Refused("A parent comes before its children.", code="cycle", at=message.id)
 
 
 def _advance(tx: Transaction, c: ConversationRow, now_ms: int) -> None:
-    tx.execute(
-        "UPDATE conversation SET revision = revision + 1, updated_ms = ? WHERE number = ?",
-        (now_ms, c.number),
-    )
+    revision = tx.row(c.number).revision + 1
+    tx.change_conversation(c.number, revision=revision, updated_ms=now_ms)
 
 
 def _move_head(
@@ -104,9 +102,9 @@ def _move_head(
 ) -> Iterable[DurableEvent]:
     if head == c.head:
         return ()
-    if head is not None and tx.message_place(c.number, head) is None:
+    if head is not None and tx.node(c.number, head) is None:
         raise NotFound("There is no such message in this conversation.", at=head)
-    tx.execute("UPDATE conversation SET head = ? WHERE number = ?", (head, c.number))
+    tx.change_conversation(c.number, head=head)
     return (HeadMoved(head=head),)
 
 
@@ -122,10 +120,7 @@ def move_head(tx: Transaction, command: MoveHead) -> Conversation:
 def set_title(tx: Transaction, command: SetTitle) -> Conversation:
     """Name the conversation."""
     c = tx.conversation(command.conversation)
-    tx.execute(
-        "UPDATE conversation SET title = ?, updated_ms = ? WHERE number = ?",
-        (command.title, command.now_ms, c.number),
-    )
+    tx.change_conversation(c.number, title=command.title, updated_ms=command.now_ms)
     return tx.conversation_record(command.conversation)
 
 
@@ -139,16 +134,7 @@ def delete_messages(tx: Transaction, command: DeleteMessages) -> Conversation | 
             c = tx.conversation(command.conversation)
     if c.active_operation is not None:
         return Denied("conversation_busy")
-    deleted: list[MessageId] = []
-    for message in command.messages:
-        at = tx.message_place(c.number, message)
-        if at is None:
-            raise NotFound("There is no such message in this conversation.", at=message)
-        if tx.execute(
-            "INSERT INTO deletion (message, revision) VALUES (?, ?) ON CONFLICT DO NOTHING",
-            (at, c.revision + 1),
-        ):
-            deleted.append(message)
+    deleted = [m for m in command.messages if tx.delete(c, m, c.revision + 1)]
     if deleted:
         _advance(tx, c, command.now_ms)
         tx.tell(command, c.number, MessagesDeleted(messages=tuple(deleted)))

@@ -39,28 +39,29 @@ def prepare(tx: Transaction, command: Prepare) -> Attempt | Denied:
     run = tx.run(c, manifest.run)
     if c.slot != run.id:
         return Denied("slot")
-    at = _insert_manifest(tx, c, run.place, command)
-    denied = begin(tx, at, run.place, Claim(now_ms=command.now_ms, line_legal=True))
-    if denied is not None:
-        return denied
-    tx.execute(
-        """UPDATE run SET answer = ?, operation = ?,
-          first_operation = coalesce(first_operation, ?) WHERE place = ?""",
-        (command.answer, at, at, run.place),
+    unborn = _insert_manifest(tx, c, run.place, command)
+    attempt = begin(tx, unborn, Claim(now_ms=command.now_ms, line_legal=True))
+    if isinstance(attempt, Denied):
+        return attempt
+    tx.change_run(
+        run,
+        answer=command.answer,
+        operation=attempt.manifest,
+        operation_id=attempt.operation,
+        first_operation=run.first_operation or attempt.manifest,
     )
-    return tx.attempt(command.conversation, manifest.operation).record()
+    return attempt.record()
 
 
-def _insert_manifest(tx: Transaction, c: ConversationRow, run: int, command: Prepare) -> int:
+def _insert_manifest(tx: Transaction, c: ConversationRow, run: int, command: Prepare) -> AttemptRow:
     manifest: Manifest = command.manifest
-    base_leaf = tx.message_place(c.number, manifest.base_leaf)
+    base_leaf = tx.node(c.number, manifest.base_leaf)
     if base_leaf is None:
         raise NotFound("The base leaf is not in this conversation.", at=manifest.base_leaf)
-    session = tx.one(
-        "SELECT place FROM session WHERE place >> 32 = ? AND id = ?", (c.number, manifest.session)
-    )
+    session = tx.session(c, manifest.session)
     if session is None:
         raise NotFound("There is no such session here.", at=manifest.session)
+    digest = pack(command.manifest_digest)
     at = tx.next_place("manifest", c.number)
     tx.execute(
         """INSERT INTO manifest (place, operation, run, base_leaf, session, purpose,
@@ -72,8 +73,8 @@ def _insert_manifest(tx: Transaction, c: ConversationRow, run: int, command: Pre
             at,
             manifest.operation,
             run,
-            base_leaf,
-            session[0],
+            base_leaf.place,
+            session,
             manifest.purpose,
             manifest.conversation_revision,
             manifest.cancel_generation,
@@ -91,10 +92,10 @@ def _insert_manifest(tx: Transaction, c: ConversationRow, run: int, command: Pre
             manifest.idempotency_key,
             manifest.linked_to,
             manifest.schema,
-            pack(command.manifest_digest),
+            digest,
         ),
     )
-    return at
+    return AttemptRow.unborn(manifest, digest, at, run, base_leaf.place)
 
 
 def accept(tx: Transaction, command: Accept) -> Attempt | Denied:
@@ -149,7 +150,7 @@ def bind_handle(tx: Transaction, command: BindHandle) -> Attempt | Denied:
         "UPDATE attempt SET handle = ? WHERE manifest = ? AND number = ? AND handle IS NULL",
         (command.handle, attempt.manifest, attempt.number),
     )
-    return attempt._replace(handle=command.handle).record()
+    return tx.keep_attempt(attempt._replace(handle=command.handle)).record()
 
 
 def _another_handle(attempt: AttemptRow, handle: str | None) -> bool:
@@ -162,6 +163,7 @@ def extend_deadline(tx: Transaction, command: ExtendDeadline) -> Attempt | Denie
     if attempt.state not in IN_FLIGHT:
         return Denied("state")
     claim = Claim(now_ms=command.now_ms, fence=command.fence, generation=command.generation)
+    tx.flush()
     known = facts(tx, attempt, claim)
     for condition in (Condition.GENERATION, Condition.OWNER, Condition.BEFORE_DEADLINE):
         if not PREDICATES[condition](known):
@@ -171,7 +173,7 @@ def extend_deadline(tx: Transaction, command: ExtendDeadline) -> Attempt | Denie
         "UPDATE attempt SET deadline_ms = ? WHERE manifest = ? AND number = ?",
         (deadline_ms, attempt.manifest, attempt.number),
     )
-    return attempt._replace(deadline_ms=deadline_ms).record()
+    return tx.keep_attempt(attempt._replace(deadline_ms=deadline_ms)).record()
 
 
 def refuse(tx: Transaction, command: Refuse) -> Attempt | Denied:
@@ -241,12 +243,12 @@ def retry(tx: Transaction, command: Retry) -> Attempt | Denied:
     """Row 15: the failed attempt stays as it is, and the next one stands beside it."""
     attempt = tx.attempt(command.conversation, command.operation)
     claim = Claim(now_ms=command.now_ms, attempts_allowed=command.attempts_allowed)
-    denied = again(tx, attempt, claim)
-    if denied is not None:
-        return denied
+    second = again(tx, attempt, claim)
+    if isinstance(second, Denied):
+        return second
     events = give_status(tx, attempt, RunStatus.PENDING)
     tx.tell(command, conversation_of(attempt.manifest), *events)
-    return tx.attempt(command.conversation, command.operation).record()
+    return second.record()
 
 
 def close(tx: Transaction, command: Close) -> Attempt | Denied:
@@ -287,8 +289,8 @@ def changed(attempt: AttemptRow) -> DispatchChanged:
 
 def give_status(tx: Transaction, attempt: AttemptRow, status: RunStatus) -> list[DurableEvent]:
     """Give the attempt's run another status while it is open; the event, if it is new."""
-    new = tx.execute(
-        "UPDATE run SET status = ? WHERE place = ? AND ended_ms IS NULL AND status <> ?",
-        (status, attempt.run_place, status),
-    )
-    return [RunChanged(run=attempt.run, status=status)] if new else []
+    run = tx.run_at(attempt.run_place)
+    if not run.open or run.status == status:
+        return []
+    tx.change_run(run, status=status)
+    return [RunChanged(run=run.id, status=status)]

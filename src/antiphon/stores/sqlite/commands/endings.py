@@ -49,8 +49,10 @@ def end(tx: Transaction, command: EndRun) -> Run | Denied:
     free_slot(tx, c.number, run.id)
     run = tx.change_run(
         run,
-        "status = ?, error_code = ?, end_code = coalesce(?, end_code), ended_ms = ?",
-        (command.status, command.error_code, command.end_code, command.now_ms),
+        status=command.status,
+        error_code=command.error_code,
+        end_code=command.end_code or run.end_code,
+        ended_ms=command.now_ms,
     )
     code = command.error_code or command.end_code
     tx.tell(command, c.number, *events, RunChanged(run=run.id, status=command.status, code=code))
@@ -108,22 +110,19 @@ def cancel_run(
         move(tx, attempt, Event.CANCEL, Claim(now_ms=command.now_ms, names_run=run.id))
     events += _close_calls(tx, c, run, reason, command.now_ms)
     settle(tx, c, run.input, Status.SUCCESS)
-    tx.execute(
-        """UPDATE conversation SET cancel_generation = cancel_generation + ?,
-          slot = nullif(slot, ?) WHERE number = ?""",
-        (held, run.id, c.number),
-    )
-    run = tx.change_run(
-        run, "status = 'canceled', error_code = ?, ended_ms = ?", (reason, command.now_ms)
-    )
+    calls = calls_at_leaf(tx, c, run)
+    free_slot(tx, c.number, run.id)
+    if held:
+        tx.change_conversation(c.number, cancel_generation=c.cancel_generation + 1)
+    run = tx.change_run(run, status=RunStatus.CANCELED, error_code=reason, ended_ms=command.now_ms)
     if partial and partial_id is not None:
         if attempt is not None:
             events.append(Withdrawn(run=run.id, generation=attempt.generation, reason=reason))
         events.append(_insert_partial(tx, c, run, partial, partial_id, command.now_ms))
-    calls = calls_at_leaf(tx, c, run)
+        run = tx.change_run(run, partial=partial_id)
     if calls and results_id is not None and (held or c.active_operation is None):
-        events += insert_results(tx, c, run, calls, results_id, command.now_ms)
-        run = tx.run_at(run.place)
+        run, placed = insert_results(tx, c, run, calls, results_id, command.now_ms)
+        events += placed
     events += _move_head_to_input(tx, c, run)
     status = RunChanged(run=run.id, status=RunStatus.CANCELED, code=reason)
     tx.tell(command, c.number, *events, status)
@@ -134,7 +133,7 @@ def _move_head_to_input(tx: Transaction, c: ConversationRow, run: RunRow) -> Ite
     """What a person sent stays in view though its answer was canceled."""
     placed_send = run.kind == RunKind.SEND and run.started_ms is not None
     if placed_send and run.input and run.committed == 0 and c.head == run.head_left:
-        tx.execute("UPDATE conversation SET head = ? WHERE number = ?", (run.input, c.number))
+        tx.change_conversation(c.number, head=run.input)
         yield HeadMoved(head=run.input)
 
 
@@ -146,10 +145,12 @@ def _close_calls(
         if call.ended_ms is not None:
             continue
         text = NOT_RUN if call.state == CallState.PENDING else WAS_RUNNING
-        tx.execute(
-            """UPDATE call SET state = 'CANCELED', code = ?, content = ?, ended_ms = ?
-            WHERE place = ? AND ended_ms IS NULL""",
-            (reason, encode_blocks(text_result(text)), now_ms, call.place),
+        tx.change_call(
+            call,
+            state=CallState.CANCELED,
+            code=reason,
+            content=encode_blocks(text_result(text)),
+            ended_ms=now_ms,
         )
         yield CallChanged(
             run=run.id, call=call.call_id, name=call.name, state=CallState.CANCELED, code=reason
@@ -164,6 +165,7 @@ def keep_partial(tx: Transaction, command: KeepPartial) -> Denied | None:
         return Denied("run_canceled")
     if run.partial is None and command.partial:
         event = _insert_partial(tx, c, run, command.partial, command.partial_id, command.now_ms)
+        tx.change_run(run, partial=command.partial_id)
         tx.tell(command, c.number, event)
     return None
 
@@ -193,5 +195,4 @@ def _insert_partial(
             status=Status.CANCELED,
         ),
     )
-    tx.execute("UPDATE run SET partial = ? WHERE place = ?", (partial_id, run.place))
     return MessagesAdded(messages=(partial_id,))

@@ -24,7 +24,7 @@ def insert_results(
     calls: Sequence[CallRow],
     results_id: MessageId,
     now_ms: int,
-) -> list[DurableEvent]:
+) -> tuple[RunRow, list[DurableEvent]]:
     """Place the results of `calls`, the run's newest message's, under it; revision + 1.
 
     The head goes along where it stands at that message: the line that a person looks at is
@@ -39,17 +39,12 @@ def insert_results(
     )
     insert_message(tx, c, message)
     follows = c.head == run.head_left == run.leaf
-    tx.execute(
-        "UPDATE conversation SET revision = revision + 1, head = iif(?, ?, head) WHERE number = ?",
-        (follows, results_id, c.number),
-    )
-    tx.execute(
-        "UPDATE run SET leaf = ?, head_left = iif(?, ?, head_left) WHERE place = ?",
-        (results_id, follows, results_id, run.place),
-    )
-    events: list[DurableEvent] = [
-        ResultsPlaced(run=run.id, message=results_id, revision=c.revision + 1)
-    ]
+    revision = tx.row(c.number).revision + 1
+    tx.change_conversation(c.number, revision=revision)
+    run = tx.change_run(run, leaf=results_id)
+    events: list[DurableEvent] = [ResultsPlaced(run=run.id, message=results_id, revision=revision)]
     if follows:
+        tx.change_conversation(c.number, head=results_id)
+        run = tx.change_run(run, head_left=results_id)
         events.append(HeadMoved(head=results_id))
-    return events
+    return run, events

@@ -22,8 +22,8 @@ from antiphon.core.ids import ConversationId, RunId
 from antiphon.core.placement import as_placed
 from antiphon.core.records import Run, RunStatus
 from antiphon.stores.sqlite.messages import insert_message, same_input
-from antiphon.stores.sqlite.places import conversation_of, span
-from antiphon.stores.sqlite.rows import ConversationRow, RunRow, encode_json, pack
+from antiphon.stores.sqlite.places import conversation_of
+from antiphon.stores.sqlite.rows import ConversationRow, RunRow, pack
 from antiphon.stores.sqlite.transaction import Transaction
 
 _read_message = msgspec.json.Decoder(Message).decode
@@ -42,36 +42,15 @@ def start(tx: Transaction, command: StartRun) -> Run | Denied:
         return tx.run_at(known).record(_home(tx, c, known))
     if command.refusal is not None:
         return Denied(command.refusal)
-    queued = tx.one(
-        "SELECT count(*) FROM run WHERE place BETWEEN ? AND ? AND ended_ms IS NULL "
-        "AND status = 'queued'",
-        span(c.number),
-    )
-    assert queued is not None
-    if queued[0] >= command.max_queued:
+    queued = sum(run.status == RunStatus.QUEUED for run in tx.open_runs(c))
+    if queued >= command.max_queued:
         return Denied("queue_full")
-    place = tx.next_place("run", c.number)
     seq = tx.tell(command, c.number, RunChanged(run=command.run, status=RunStatus.QUEUED))
-    tx.execute(
-        """INSERT INTO run (place, id, kind, status, options, input, input_waiting,
-          asked_parent, at_root, seq, created_ms)
-        VALUES (?, ?, ?, 'queued', ?, ?, ?, ?, ?, ?, ?)""",
-        (
-            place,
-            command.run,
-            command.kind,
-            encode_json(command.options),
-            command.input.id if command.input else None,
-            _write_message(command.input) if command.input else None,
-            command.asked_parent,
-            command.at_root,
-            seq,
-            command.now_ms,
-        ),
-    )
+    run = RunRow.started(command, tx.next_place("run", c.number), seq)
+    tx.add_run(run, _write_message(command.input) if command.input else None)
     if command.key is not None:
-        _remember(tx, command.key, place)
-    return tx.run_at(place).record(c.id)
+        _remember(tx, command.key, run.place)
+    return run.record(c.id)
 
 
 def _home(tx: Transaction, c: ConversationRow, run: int) -> ConversationId:
@@ -86,6 +65,7 @@ def _home(tx: Transaction, c: ConversationRow, run: int) -> ConversationId:
     if not (c.revision or c.last_event):
         tx.execute("DELETE FROM session WHERE place = ?", (c.session,))
         tx.execute("DELETE FROM conversation WHERE number = ?", (c.number,))
+        tx.forget_conversation(c.number)
     row = tx.one("SELECT id FROM conversation WHERE number = ?", (number,))
     assert row is not None
     return ConversationId(row[0])
@@ -120,23 +100,20 @@ def _by_input(tx: Transaction, c: ConversationRow, command: StartRun) -> int | D
     if message is None:
         return None
     stored = tx.message(c, message.id)
-    if stored is not None:
-        found = tx.one(
-            "SELECT place, asked_parent, at_root FROM run WHERE id = ? AND input = ?",
-            (stored.run, message.id),
-        )
-    else:
-        waiting = tx.one(
-            """SELECT place, asked_parent, at_root, input_waiting FROM run
-            WHERE place BETWEEN ? AND ? AND ended_ms IS NULL AND input = ?""",
-            (*span(c.number), message.id),
-        )
-        if waiting is None:
+    run: RunRow | None = None
+    if stored is None:
+        waiting = [run for run in tx.open_runs(c) if run.input == message.id]
+        if not waiting:
             return None
-        found, stored = waiting[:3], _read_message(waiting[3])
-    if found is None or found[1:] != (command.asked_parent, command.at_root):
+        run, stored = waiting[0], waiting_input(tx, waiting[0])
+    elif stored.run is not None:
+        run = tx.run(c, stored.run)
+    if run is None or stored is None or run.input != message.id:
         return Denied("message_id_conflict")
-    return int(found[0]) if same_input(tx, c, stored, message) else Denied("message_id_conflict")
+    asked_alike = (run.asked_parent, bool(run.at_root)) == (command.asked_parent, command.at_root)
+    if asked_alike and same_input(tx, c, stored, message):
+        return run.place
+    return Denied("message_id_conflict")
 
 
 def place_run(tx: Transaction, command: PlaceRun) -> Run | Denied:
@@ -159,17 +136,22 @@ def place_run(tx: Transaction, command: PlaceRun) -> Run | Denied:
         insert_message(tx, c, message)
         leaf = message.id
         events.append(Placed(run=run.id, message=message.id, parent=command.parent))
-    tx.execute(
-        "UPDATE conversation SET slot = ?, revision = revision + ?, updated_ms = ? "
-        "WHERE number = ?",
-        (run.id, waiting is not None, command.now_ms, c.number),
+    tx.change_conversation(
+        c.number,
+        slot=run.id,
+        revision=c.revision + (waiting is not None),
+        updated_ms=command.now_ms,
     )
-    fence = command.fence
     run = tx.change_run(
         run,
-        """status = 'pending', input_waiting = NULL, session = ?, leaf = ?, head_left = ?,
-          node = ?, epoch = ?, started_ms = ?""",
-        (c.session_id, leaf, c.head, fence.node, fence.epoch, command.now_ms),
+        placed=True,
+        status=RunStatus.PENDING,
+        session=c.session_id,
+        leaf=leaf,
+        head_left=c.head,
+        node=command.fence.node,
+        epoch=command.fence.epoch,
+        started_ms=command.now_ms,
     )
     tx.tell(command, c.number, *events, RunChanged(run=run.id, status=RunStatus.PENDING))
     return run.record(c.id)
@@ -210,7 +192,7 @@ def claim(tx: Transaction, command: ClaimRun) -> Run | Denied:
         return run.record(c.id)
     if run.node is not None and tx.current(Fence(node=run.node, epoch=run.epoch)):
         return Denied(Condition.OWNER_OR_GONE)
-    return tx.change_run(run, "node = ?, epoch = ?", (fence.node, fence.epoch)).record(c.id)
+    return tx.change_run(run, node=fence.node, epoch=fence.epoch).record(c.id)
 
 
 def wait(tx: Transaction, command: WaitRun) -> Run | Denied:
@@ -230,9 +212,10 @@ def let_wait(
     """Make a run waiting and take the slot from it."""
     free_slot(tx, number, run.id)
     tx.tell(command, number, RunChanged(run=run.id, status=RunStatus.WAITING, code=end_code))
-    return tx.change_run(run, "status = 'waiting', end_code = ?", (end_code,))
+    return tx.change_run(run, status=RunStatus.WAITING, end_code=end_code)
 
 
 def free_slot(tx: Transaction, number: int, run: RunId) -> None:
     """Give the slot back if this run has it."""
-    tx.execute("UPDATE conversation SET slot = nullif(slot, ?) WHERE number = ?", (run, number))
+    if tx.row(number).slot == run:
+        tx.change_conversation(number, slot=None)

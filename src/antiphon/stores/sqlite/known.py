@@ -1,0 +1,90 @@
+"""What the writer knows of the conversations it works on, so that it need not ask again.
+
+No other connection changes a row, so what the writer has read or written stays true until it
+changes it itself. `Transaction` is the only one that writes here, in the same step in which it
+writes the table. Where a request is undone, its conversations are forgotten whole, and read
+anew when they are needed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final, NamedTuple
+
+from antiphon.core.ids import ConversationId, Digest, MessageId, OperationId, RunId, TenantId
+from antiphon.stores.sqlite.rows import AttemptRow, CallRow, ConversationRow, RunRow
+
+CONVERSATIONS: Final = 1024
+NODES: Final = 32
+"""How many conversations are known, and the newest nodes of each."""
+
+
+class Node(NamedTuple):
+    """What a child needs to know of its parent."""
+
+    place: int
+    depth: int
+    path_digest: Digest
+
+
+class Known:
+    """One conversation's rows that are at work; None where they have not been asked for."""
+
+    __slots__ = ("attempts", "calls", "deletions", "last", "nodes", "row", "runs")
+
+    def __init__(self, row: ConversationRow) -> None:
+        self.row = row
+        self.runs: dict[RunId, RunRow] | None = None
+        """The runs that have not ended: all of them."""
+        self.attempts: dict[OperationId, AttemptRow] = {}
+        """The newest attempts of operations that are not finished."""
+        self.calls: dict[RunId, list[CallRow]] = {}
+        """The whole ledger of a run, oldest first."""
+        self.deletions: frozenset[MessageId] | None = None
+        self.nodes: OrderedDict[MessageId, Node] = OrderedDict()
+        self.last: dict[str, int] = {}
+        """The place of the newest row in a table."""
+
+
+class Knowledge:
+    """All that the writer knows."""
+
+    def __init__(self) -> None:
+        self.keys: dict[TenantId, bytes] = {}
+        self._known: OrderedDict[int, Known] = OrderedDict()
+        self._numbers: dict[ConversationId, int] = {}
+
+    def of(self, conversation: ConversationId) -> Known | None:
+        """Return what is known of a conversation."""
+        number = self._numbers.get(conversation)
+        return None if number is None else self.at(number)
+
+    def at(self, number: int) -> Known | None:
+        """Return what is known of the conversation of this number."""
+        known = self._known.get(number)
+        if known is not None:
+            self._known.move_to_end(number)
+        return known
+
+    def learn(self, row: ConversationRow) -> Known:
+        """Begin to know a conversation."""
+        known = self._known[row.number] = Known(row)
+        self._numbers[row.id] = row.number
+        return known
+
+    def forget(self, number: int) -> None:
+        """Know nothing of this conversation any more."""
+        known = self._known.pop(number, None)
+        if known is not None:
+            del self._numbers[known.row.id]
+
+    def trim(self) -> None:
+        """Forget what has not been needed for longest; between transactions only."""
+        while len(self._known) > CONVERSATIONS:
+            self.forget(next(iter(self._known)))
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.keys.clear()
+        self._known.clear()
+        self._numbers.clear()
