@@ -55,16 +55,16 @@ class Knowledge:
         self._numbers: dict[ConversationId, int] = {}
 
     def of(self, conversation: ConversationId) -> Known | None:
-        """Return what is known of a conversation."""
+        """Return what is known of a conversation, which is needed now."""
         number = self._numbers.get(conversation)
-        return None if number is None else self.at(number)
+        if number is None:
+            return None
+        self._known.move_to_end(number)
+        return self._known[number]
 
     def at(self, number: int) -> Known | None:
         """Return what is known of the conversation of this number."""
-        known = self._known.get(number)
-        if known is not None:
-            self._known.move_to_end(number)
-        return known
+        return self._known.get(number)
 
     def learn(self, row: ConversationRow) -> Known:
         """Begin to know a conversation."""
