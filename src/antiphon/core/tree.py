@@ -63,10 +63,11 @@ def open_calls(messages: Iterable[Message]) -> tuple[CallId, ...]:
     """Return the calls on a line that have no result yet, in the order they were asked."""
     waiting: dict[CallId, None] = {}
     for message in messages:
-        for call in message.calls:
-            waiting[call.call_id] = None
-        for result in message.results:
-            waiting.pop(result.call_id, None)
+        if message.role is Role.ASSISTANT:
+            waiting.update((call.call_id, None) for call in message.calls)
+        elif message.role is Role.TOOL:
+            for result in message.results:
+                waiting.pop(result.call_id, None)
     return tuple(waiting)
 
 
@@ -84,8 +85,10 @@ def last_closed_point(messages: Sequence[Message]) -> MessageId | None:
     for message in messages:
         if message.status is not Status.SUCCESS:
             continue
-        waiting.update(call.call_id for call in message.calls)
-        waiting.difference_update(result.call_id for result in message.results)
+        if message.role is Role.ASSISTANT:
+            waiting.update(call.call_id for call in message.calls)
+        elif message.role is Role.TOOL:
+            waiting.difference_update(result.call_id for result in message.results)
         if not waiting:
             closed = message.id
     return closed

@@ -42,7 +42,7 @@ from antiphon.engine.tools import execute, start_call
 from antiphon.engine.world import World
 from antiphon.errors import InternalError
 
-NEAR_HEAD: Final = 16
+NEAR_HEAD: Final = 8
 """How much of a line is read to find its last closed point; the whole line if it is not there."""
 
 
