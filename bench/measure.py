@@ -85,39 +85,44 @@ class Cost:
 
     cpu_ms: float
     wall_ms: float
-    written: int
+    written: float
 
 
-async def cost(sample: Sample) -> Cost:
-    """Run one sample, all its threads included, and return what it took."""
+async def cost(work: Sample, times: int) -> Cost:
+    """Do `work` so many times, all its threads included, and return what one of them took."""
     written, cpu, wall = bytes_written(), time.process_time(), time.perf_counter()
-    result = sample()
-    if inspect.isawaitable(result):
-        await result
+    for _ in range(times):
+        result = work()
+        if inspect.isawaitable(result):
+            await result
     return Cost(
-        (time.process_time() - cpu) * 1000,
-        (time.perf_counter() - wall) * 1000,
-        bytes_written() - written,
+        (time.process_time() - cpu) * 1000 / times,
+        (time.perf_counter() - wall) * 1000 / times,
+        (bytes_written() - written) / times,
     )
 
 
 async def interleaved(
-    contestants: Mapping[str, Sample], rounds: int, *, warm_up: int = 2
+    contestants: Mapping[str, Sample], rounds: int, *, warm_up: int = 2, times: int = 1
 ) -> dict[str, list[Cost]]:
-    """Give each contestant one sample a round; the first `warm_up` rounds do not count."""
+    """Give each contestant one sample a round; the first `warm_up` rounds do not count.
+
+    A sample is its work done `times` times in a row, so that whatever the others left in the
+    processor's caches is not all that is measured.
+    """
     costs: dict[str, list[Cost]] = {name: [] for name in contestants}
     for number in range(warm_up + rounds):
         gc.collect()
-        for name, sample in contestants.items():
-            taken = await cost(sample)
+        for name, work in contestants.items():
+            taken = await cost(work, times)
             if number >= warm_up:
                 costs[name].append(taken)
     return costs
 
 
-def cpu_ms(costs: Iterable[Cost], times: int = 1) -> float:
-    """Return the median CPU milliseconds of a sample that did its work `times` times."""
-    return median(c.cpu_ms for c in costs) / times
+def cpu_ms(costs: Iterable[Cost]) -> float:
+    """Return the median CPU milliseconds of a sample."""
+    return median(c.cpu_ms for c in costs)
 
 
 def written(costs: Iterable[Cost]) -> float:
