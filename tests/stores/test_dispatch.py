@@ -619,6 +619,17 @@ async def test_of_several_commands_none_is_kept_where_one_is_denied(talk: Talk) 
     assert await talk.store.events(talk.conversation, 0) == []
 
 
+@pytest.mark.req("M52")
+async def test_what_an_earlier_command_of_the_transaction_moved_is_compared_too(talk: Talk) -> None:
+    await talk.placed()
+    await talk.do(talk.prepare("run_1", "op_1", base="m1", revision=1, answer="a1"))
+    answer = await talk.store.do_all(
+        AddMessages(**talk.head(), messages=(talk.message("m9"),), head=None), talk.accept("op_1")
+    )
+    assert answer == Denied("revision")
+    assert (await talk.do(talk.accept("op_1"))).generation == 1
+
+
 async def test_an_operation_of_another_conversation_is_not_found_here(
     store: Store, talk: Talk
 ) -> None:

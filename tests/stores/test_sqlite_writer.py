@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.core.commands import SetTitle
+from antiphon.core.commands import AddMessages, SetTitle
 from antiphon.core.dispatch import Condition, Denied, State
 from antiphon.core.records import Attempt, StoredEvent
 from antiphon.errors import InternalError, InvalidInput, NotDurable, StoreError
@@ -321,6 +321,40 @@ async def test_submitted_commands_come_before_later_ones_and_can_be_waited_for(
     await store.close()
     store = await open_sqlite(tmp_path / "a.db")
     assert (await store.conversation(talk.conversation)).title == "y"
+    await store.close()
+
+
+async def test_what_a_denied_request_changed_is_not_written_by_the_next_one(tmp_path: Path) -> None:
+    store = await open_sqlite(tmp_path / "a.db", synchronous="OFF")
+    talk = await Talk.begin(store)
+    await talk.placed()
+    before = await talk.row()
+    entered, go = threading.Event(), threading.Event()
+
+    def hold(tx: Transaction) -> None:
+        entered.set()
+        assert go.wait(PATIENCE_S)
+
+    held = store._put(hold)
+    assert await asyncio.to_thread(entered.wait, PATIENCE_S)
+    # Both are in one batch: the first moves revision and numbers events, then it is denied.
+    message = talk.message("m9")
+    added = AddMessages(**talk.head(), messages=(message,), head=message.id)
+    denied = asyncio.ensure_future(
+        store.do_all(added, talk.place("run_1", parent=None, revision=0))
+    )
+    titled = asyncio.ensure_future(store.do(SetTitle(**talk.head(), title="x")))
+    await asyncio.sleep(0)
+    go.set()
+    await held
+    assert await denied == Denied("run_queued")
+    await titled
+    await store.close()
+    store = await open_sqlite(tmp_path / "a.db")
+    row = await store.conversation(talk.conversation)
+    assert (row.title, row.revision, row.head) == ("x", before.revision, before.head)
+    assert row.last_event == before.last_event
+    assert len(await store.events(talk.conversation, 0)) == before.last_event
     await store.close()
 
 
