@@ -26,10 +26,10 @@ COMMANDS: Final = {
     "render": "Print the exact body of a request.",
     "assemble": "Read a raw answer stream and say what it amounts to.",
     "show": "Show a conversation, a run or a request that was sent.",
-    "recover": "Settle what a dead process left behind.",
+    "recover": "List dispatches of unknown outcome, and settle them.",
     "export": "Write a conversation as JSON lines.",
     "import": "Read a conversation from JSON lines.",
-    "doctor": "Examine a database, and repair it where asked.",
+    "doctor": "Examine versions, settings, disk and database.",
 }
 """Every command with its one line of help, so that `antiphon --help` has to load none of them."""
 
