@@ -172,6 +172,7 @@ class Dispatch(RuleBasedStateMachine):
             assert due == []
             return None
         assert [(answer.number, str(answer.target))] == [(x.number, x.target) for x in due]
+        assert sorted(answer.effects) == sorted(due[0].effects.split())
         self.taken, self.taken_as = facts, event
         return due[0]
 
@@ -394,9 +395,12 @@ class Dispatch(RuleBasedStateMachine):
             self.cancel_generation += held and not other_run
         self.something_happens(data)
 
-    @rule(data=st.data(), really=hardly)
-    def something_else_moves_the_revision(self, data: st.DataObject, really: bool) -> None:
-        self.revision += really
+    @rule(data=st.data(), revision=hardly, number=hardly)
+    def something_else_moves_the_fence(
+        self, data: st.DataObject, revision: bool, number: bool
+    ) -> None:
+        self.revision += revision
+        self.cancel_generation += number
         self.something_happens(data)
 
     # ---------------------------------------------------------------------------- what must be refused
@@ -419,13 +423,20 @@ class Dispatch(RuleBasedStateMachine):
         self.something_happens(data)
 
     @precondition(lambda self: bool(self.operations))
-    @rule(data=st.data(), who=worker, event=st.sampled_from(list(Event)))
-    def an_event_out_of_turn_is_refused(self, data: st.DataObject, who: str, event: Event) -> None:
-        """Whatever the caller claims to hold; what is over takes nothing at all."""
-        claims = {"whole_answer": True, "definite": True, "proof": "seen", "names_run": True}
+    @rule(data=st.data(), who=worker, holds=st.booleans(), open_run=st.booleans())
+    def events_out_of_turn_are_decided_alike(
+        self, data: st.DataObject, who: str, holds: bool, open_run: bool
+    ) -> None:
+        """Every event, whatever the caller claims to hold; what is over takes nothing at all."""
+        claims = {"whole_answer": holds, "definite": holds, "proof": "seen" if holds else None}
+        taken, taken_as = self.taken, self.taken_as
         for op in self.operations:
-            line = self.decide(event, self.facts(op, who, my_generation=op.generation, **claims))
-            assert line is None or op.state not in FINAL
+            facts = self.facts(op, who, my_generation=op.generation, names_run=holds, **claims)
+            facts = dataclasses.replace(facts, run_open=open_run)
+            for event in Event:
+                line = self.decide(event, facts)
+                assert line is None or op.state not in FINAL
+        self.taken, self.taken_as = taken, taken_as
         self.something_happens(data)
 
     # ----------------------------------------------------------------------------------- invariants
