@@ -134,6 +134,7 @@ class Lives:
         exits = [self._live(config)]
         points = (folder / "trace.txt").read_text(encoding="utf-8").splitlines()
         self._upstream.script(name, script(holding=False))
+        self._upstream.quiet()
         received_before = self._upstream.received(name)
         attempts, calls = _stored(folder / "talk.db")
         returning = msgspec.structs.replace(config, returning=True)
@@ -191,7 +192,7 @@ def _stored(db: Path) -> tuple[dict[str, str], dict[str, str]]:
 def broken(e: Evidence) -> list[str]:
     """Return every promise that this evidence breaks."""
     if e.exits[-1] != 0 or not e.report:
-        return [f"it did not come back: {e.exits}: {e.log[-2000:]}"]
+        return [f"it did not come back: {e.exits}: {e.log[-600:]}"]
     return [
         *_of_requests(e),
         *_of_operations(e),

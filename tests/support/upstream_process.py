@@ -2,7 +2,8 @@
 
     python -m tests.support.upstream_process FOLDER
 
-prints its port. What is asked under `/NAME/v1/chat/completions` is appended to
+prints its port, and answers `GET /` once nobody else is connected: then whatever a dead process
+had sent has been recorded. What is asked under `/NAME/v1/chat/completions` is appended to
 `FOLDER/NAME/received.jsonl`, raw, before a byte is answered; the answer is what
 `FOLDER/NAME/script.json` says at that moment:
 
@@ -20,6 +21,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import socket
 import struct
 import subprocess
 import sys
@@ -38,12 +40,22 @@ class Upstream:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._asked: Counter[tuple[str, str]] = Counter()
+        self._open: set[asyncio.StreamWriter] = set()
+        self._left = asyncio.Condition()
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection until it ends."""
+        self._open.add(writer)
         try:
             while True:
                 head = await reader.readuntil(b"\r\n\r\n")
+                if head.startswith(b"GET / "):
+                    self._open.discard(writer)
+                    async with self._left:
+                        await self._left.wait_for(lambda: not self._open)
+                    writer.write(b"HTTP/1.1 204 Quiet\r\nconnection: close\r\n\r\n")
+                    await writer.drain()
+                    return
                 lines = head.decode("latin-1").split("\r\n")
                 fields = dict(line.lower().split(": ", 1) for line in lines[1:] if ": " in line)
                 body = await reader.readexactly(int(fields.get("content-length", "0")))
@@ -53,7 +65,10 @@ class Upstream:
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
-            writer.transport.abort()
+            writer.close()
+            self._open.discard(writer)
+            async with self._left:
+                self._left.notify_all()
 
     def _record(self, name: str, body: bytes) -> None:
         line = json.dumps({"body": base64.b64encode(body).decode()})
@@ -158,6 +173,12 @@ class UpstreamProcess:
         """Say how requests under `name` are answered from now on."""
         (self._folder / name).mkdir(exist_ok=True)
         (self._folder / name / "script.json").write_text(json.dumps(rules), encoding="utf-8")
+
+    def quiet(self) -> None:
+        """Wait until everything that dead processes sent has been recorded."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            connection.recv(1024)
 
     def received(self, name: str) -> list[bytes]:
         """Return the raw body of each request so far, in the order in which they came."""
