@@ -7,10 +7,12 @@ Without --write it only compares, and fails where the page is stale.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from antiphon.adapters.openai_chat.profile import PROFILES, WIRE_FACTS
+from antiphon.adapters import registry
+from antiphon.adapters.anthropic.profile import WIRE_FACTS as ANTHROPIC_FACTS
+from antiphon.adapters.openai_chat.profile import WIRE_FACTS
 from antiphon.core.findings import GRAPH_CODES, PROFILE_CODES
 from antiphon.core.profile import FACTS, Profile
 from antiphon.core.reasons import REASONS
@@ -48,8 +50,12 @@ FACTS_HEAD = """
 
 A profile describes a dialect. What is known of one model beyond that is stated as facts, in the configuration
 (`facts = {{ ... }}`) or in the `model_profile` of a document given to `antiphon lint`: {facts}. How a server that
-speaks the dialect spells a request is stated the same way: {wire}.
+speaks the dialect spells a request is stated the same way: {wire}; for `anthropic`: {anthropic}.
 """
+
+PROFILES: Mapping[str, Profile] = {
+    name: registry.get(name).profile for name in registry.available()
+}
 
 
 def active(profile: Profile, code: str) -> bool:
@@ -57,9 +63,14 @@ def active(profile: Profile, code: str) -> bool:
     switches = {
         "role_unsupported": profile.roles != frozenset(profile.kinds),
         "system_not_first": profile.system_first,
-        "role_order": profile.alternation or profile.after_tool is not None,
+        "role_order": profile.alternation
+        or profile.system_apart
+        or profile.after_assistant is not None
+        or profile.after_tool is not None,
         "must_start_with_user": profile.starts_with_user,
-        "must_end_with_user": profile.ends_with_user,
+        "must_end_with_user": profile.ends_with_user
+        or profile.prefill_trimmed
+        or not profile.system_last,
         "empty_content": True,
         "block_not_allowed": True,
         "image_in_tool_result": not profile.result_media,
@@ -70,7 +81,11 @@ def active(profile: Profile, code: str) -> bool:
         "bad_tool_name": profile.tool_name_pattern is not None,
         "schema_unsupported": True,
         "tool_config_missing": profile.tools_declared,
-        "lost_reasoning": profile.reasoning != "never",
+        "lost_signature": profile.signed_reasoning,
+        "lost_reasoning": profile.reasoning in ("with_calls", "always"),
+        "thinking_missing": profile.signed_reasoning,
+        "thinking_modified": profile.signed_reasoning,
+        "foreign_reasoning": profile.signed_reasoning,
         "too_many_blocks": profile.max_tools is not None or profile.max_blocks is not None,
     }
     return switches.get(code, False)
@@ -104,6 +119,7 @@ def facts() -> str:
     return FACTS_HEAD.format(
         facts=", ".join(f"`{fact}`" for fact in FACTS),
         wire=", ".join(f"`{fact}`" for fact in WIRE_FACTS),
+        anthropic=", ".join(f"`{fact}`" for fact in ANTHROPIC_FACTS),
     )
 
 

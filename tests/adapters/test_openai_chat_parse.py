@@ -25,6 +25,7 @@ from antiphon.core.blocks import (
 )
 from antiphon.core.findings import Finding, ordered
 from antiphon.core.manifest import Policy
+from antiphon.core.profile import with_facts
 from antiphon.core.rules import check
 from antiphon.errors import InvalidInput
 from tests.adapters.test_openai_chat_judged import histories
@@ -304,7 +305,12 @@ def test_every_golden_body_is_a_request_that_lint_accepts(name: str) -> None:
     made = case.adapter.parse(json.loads(recorded))
     assert made.findings == ()
     if "reasoning_echo" not in case.policy.facts:
-        found = check(made.messages, case.adapter.profile, mapped=False, tools=made.tools)
+        found = check(
+            made.messages,
+            with_facts(case.adapter.profile, made.facts),
+            mapped=False,
+            tools=made.tools,
+        )
         assert found == ()
 
 

@@ -232,8 +232,6 @@ def test_a_byte_order_mark_is_no_part_of_the_request(lint: Any) -> None:
         ({"contents": []}, "gemini"),
         ({"input": "hi"}, "openai-responses"),
         ({"input": "hi", "system_instruction": "x"}, "gemini-interactions"),
-        ({"system": "x", "messages": [X]}, "anthropic"),
-        ({"messages": [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]}]}, "anthropic"),
         ({"messages": [{"role": "user", "content": [{"text": "hi"}]}]}, "bedrock"),
     ],
 )  # fmt: skip

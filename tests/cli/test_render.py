@@ -117,7 +117,7 @@ def test_a_body_without_a_model_says_that_it_lacks_one(render: Any) -> None:
     assert "--model" in err
 
 
-@pytest.mark.parametrize("profile", ["anthropic", "gemini", "bedrock"])
+@pytest.mark.parametrize("profile", ["gemini", "bedrock"])
 def test_a_profile_that_is_not_spoken_yet_is_said_to_be(render: Any, profile: str) -> None:
     code, out, err = render({"messages": [X]}, "--profile", profile)
     assert (code, out) == (2, b"")

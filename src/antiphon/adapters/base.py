@@ -8,7 +8,7 @@ each thing it had to map, and reads the answer back as deltas.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol, Self
 
 import msgspec
@@ -103,6 +103,8 @@ class Parsed:
         places: Block id to its place in the request, where that is not the block id itself.
         uncarried: Places of what the dialect allows and our graph cannot carry: such a request
             is legal, but we cannot be the ones to send it.
+        facts: What the request says of the model that it is meant for, as
+            `antiphon.core.profile.FACTS`.
     """
 
     messages: tuple[Message, ...]
@@ -111,6 +113,7 @@ class Parsed:
     findings: tuple[Finding, ...] = ()
     places: Mapping[str, str]
     uncarried: tuple[str, ...] = ()
+    facts: Mapping[str, object] = field(default_factory=dict)
 
     def located(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         """Return `findings` at places that the writer of the request can find."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
+from antiphon.adapters.anthropic import Anthropic
 from antiphon.adapters.base import Adapter
 from antiphon.adapters.openai_chat import OpenAIChat
 from antiphon.adapters.openai_chat.profile import PROFILES as CHAT_PROFILES
@@ -32,12 +33,17 @@ KNOWN: Final = (
 )
 """Every profile that has a name, whether this release speaks it or not."""
 
+DIALECTS: Final[Mapping[str, Callable[[Mapping[str, object]], Adapter]]] = {
+    "anthropic": Anthropic,
+}
+"""Dialects that are spoken by one provider only."""
+
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def available() -> tuple[str, ...]:
     """Return the profiles that this release speaks."""
-    return tuple(name for name in KNOWN if name in CHAT_PROFILES)
+    return tuple(name for name in KNOWN if name in CHAT_PROFILES or name in DIALECTS)
 
 
 def get(profile: str, facts: Mapping[str, object] | None = None) -> Adapter:
@@ -56,7 +62,7 @@ def get(profile: str, facts: Mapping[str, object] | None = None) -> Adapter:
             code="unknown_profile",
             at=profile,
         )
-    if profile not in CHAT_PROFILES:
+    if profile not in available():
         raise InvalidInput(
             f"This release does not speak {profile} yet. It speaks {' and '.join(available())}.",
             code="profile_unavailable",
@@ -72,4 +78,7 @@ def by_name(adapter: str) -> Adapter:
 
 @lru_cache(maxsize=256)
 def _make(profile: str, facts: bytes) -> Adapter:
-    return OpenAIChat(CHAT_PROFILES[profile], msgspec.json.decode(facts))
+    stated = msgspec.json.decode(facts)
+    if profile in DIALECTS:
+        return DIALECTS[profile](stated)
+    return OpenAIChat(CHAT_PROFILES[profile], stated)

@@ -20,7 +20,10 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 
 COMBINED: Final = frozenset({"from", "request", "graph", "target", "model_profile", "stored"})
 SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
-ANTHROPIC_PARTS: Final = frozenset({"tool_use", "tool_result", "thinking", "redacted_thinking"})
+ANTHROPIC_PARTS: Final = frozenset(
+    {"tool_use", "tool_result", "redacted_thinking", "server_tool_use", "image", "document"}
+)
+ANTHROPIC_FIELDS: Final = frozenset({"system", "anthropic_version", "stop_sequences"})
 BEDROCK_PARTS: Final = frozenset({"text", "toolUse", "toolResult", "reasoningContent"})
 
 
@@ -173,7 +176,14 @@ def recognise(request: Mapping[str, object]) -> str:
         if "toolConfig" in request or "inferenceConfig" in request or untyped:
             return "bedrock"
         kinds = {part.get("type") for part in parts}
-        if "system" in request or "anthropic_version" in request or kinds & ANTHROPIC_PARTS:
+        signed = any(part.get("type") == "thinking" and "signature" in part for part in parts)
+        declared = request.get("tools")
+        own_tools = any(
+            isinstance(tool, dict) and "input_schema" in tool
+            for tool in (declared if isinstance(declared, list) else ())
+        )
+        fields = ANTHROPIC_FIELDS & request.keys()
+        if fields or signed or own_tools or not kinds.isdisjoint(ANTHROPIC_PARTS):
             return "anthropic"
         return "openai-chat"
     raise InvalidInput(

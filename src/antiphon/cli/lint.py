@@ -54,8 +54,10 @@ def judge(document: Document, *, source: str | None, profile: str | None) -> Ver
         dialect = source or document.source or recognise(document.request)
         target = profile or dialect
         as_it_stands = target == dialect
-        adapter = registry.get(target, document.facts)
         parsed = registry.get(dialect).parse(document.request)
+        adapter = registry.get(
+            target, {**parsed.facts, **document.facts} if as_it_stands else document.facts
+        )
         rules: Profile | None = adapter.profile
         what, at = f"{dialect} request", document.request_at
     else:

@@ -21,7 +21,7 @@ from msgspec import structs
 
 from antiphon.core.answer import Answer, PartialCall, Piece
 from antiphon.core.arguments import Worth, worth
-from antiphon.core.blocks import Block, Reasoning, Refusal, Text, ToolCall
+from antiphon.core.blocks import Block, Opaque, Reasoning, Refusal, Text, ToolCall
 from antiphon.core.deltas import (
     ArgumentsDelta,
     BlockStopped,
@@ -33,6 +33,7 @@ from antiphon.core.deltas import (
     Finished,
     Meaning,
     Note,
+    OpaqueState,
     Opened,
     TextDelta,
     Usage,
@@ -54,6 +55,7 @@ class _Text:
     parts: list[str] = field(default_factory=list)
     length: int = 0
     half: str = ""  # first half of a character that was cut in two
+    opaque: Opaque | None = None
 
 
 @dataclass(slots=True)
@@ -65,6 +67,7 @@ class _Call:
     size_bytes: int = 0
     half: str = ""
     stopped: bool = False
+    opaque: Opaque | None = None
 
 
 _Held: TypeAlias = _Text | _Call
@@ -133,6 +136,8 @@ class Assembler:
                 self._open_call(delta)
             case BlockStopped(block):
                 self._stop(block)
+            case OpaqueState(block, opaque):
+                self._keep(block, opaque)
             case Opened(handle):
                 if self._handle not in (None, handle):
                     self._fail("malformed_event", "The stream changed to another response.")
@@ -244,6 +249,21 @@ class Assembler:
         held = self._blocks.get(block)
         if type(held) is _Call:
             held.stopped = True
+
+    def _keep(self, block: int, opaque: Opaque) -> None:
+        held = self._blocks.get(block)
+        if held is None:
+            held = _Text(Channel.REASONING)
+            if not self._place(block, held):
+                return
+        if type(held) is _Text and held.channel is not Channel.REASONING:
+            self._fail("malformed_event", f"Block {block} is plain text and can keep no state.")
+        elif held.opaque == opaque:
+            self._duplicates += 1
+        elif held.opaque is not None:
+            self._fail("malformed_event", f"The state of block {block} came twice, and differs.")
+        elif self._fits(len(opaque.value)):
+            held.opaque = opaque
 
     def _finished(self, delta: Finished) -> None:
         before = self._finish
@@ -453,6 +473,7 @@ class Assembler:
                     name=held.name,
                     arguments=text,
                     schema_digest=None if check is None else check.digest,
+                    opaque=held.opaque,
                 )
             )
         return tuple(calls)
@@ -489,8 +510,8 @@ class Assembler:
         for _, held in sorted(self._blocks.items()):
             if type(held) is _Call:
                 blocks.append(next(waiting))
-            elif type(held) is _Text and held.length:
-                blocks.append(_block(held.channel, "".join(held.parts)))
+            elif type(held) is _Text and (held.length or held.opaque):
+                blocks.append(_block(held))
         if all(type(block) is Reasoning for block in blocks):
             blocks.append(Text(text=""))
         return tuple(blocks)
@@ -503,16 +524,17 @@ class Assembler:
         return "".join("".join(b.parts) for b in held if b.channel is channel)
 
 
-def _block(channel: Channel, text: str) -> Block:
-    match channel:
+def _block(held: _Text) -> Block:
+    text = "".join(held.parts)
+    match held.channel:
         case Channel.TEXT:
             return Text(text=text)
         case Channel.REASONING:
-            return Reasoning(text=text)
+            return Reasoning(text=text, opaque=held.opaque)
         case Channel.REFUSAL:
             return Refusal(text=text)
         case _:
-            assert_never(channel)
+            assert_never(held.channel)
 
 
 def _malformed(message: str, *, code: str = "malformed_function_call") -> _Uncommittable:

@@ -77,10 +77,20 @@ class _Block(
 
 
 class Opaque(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """State that a provider wants back byte for byte, and which provider that is."""
+    """State that a provider wants back byte for byte, and which provider that is.
+
+    Attributes:
+        profile: The dialect that it came over.
+        value: The state, as JSON.
+        model: The model that made it, as its provider names it, where only that model reads it.
+        work: Whether it is work that the provider did by itself, such as a search with what it
+            found, rather than thinking.
+    """
 
     profile: str
     value: msgspec.Raw
+    model: str | None = None
+    work: bool = False
 
 
 class Text(_Block, frozen=True, kw_only=True, tag="text"):

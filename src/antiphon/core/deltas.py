@@ -11,6 +11,8 @@ from typing import TypeAlias
 
 import msgspec
 
+from antiphon.core.blocks import Opaque
+
 
 class Channel(StrEnum):
     """Where a piece of text belongs."""
@@ -78,6 +80,16 @@ class BlockStopped(_Delta, frozen=True):
     block: int
 
 
+class OpaqueState(_Delta, frozen=True):
+    """What the provider wants back with block `block`, whole: it comes once, in no pieces.
+
+    For a block that never said anything readable it opens one of reasoning.
+    """
+
+    block: int
+    opaque: Opaque
+
+
 class Usage(_Delta, frozen=True, kw_only=True):
     """Tokens as the provider counted them; `reasoning` is inside `output`."""
 
@@ -127,6 +139,7 @@ Delta: TypeAlias = (
     | CallOpened
     | ArgumentsDelta
     | BlockStopped
+    | OpaqueState
     | Usage
     | Finished
     | Failed

@@ -23,12 +23,17 @@ class Echo(StrEnum):
     """Whether the model's reasoning goes back to it."""
 
     NEVER = "never"
+    KEPT = "kept"
+    """What was kept of its own goes back as it came; where nothing was, nothing is missing."""
     WITH_CALLS = "with_calls"
     ALWAYS = "always"
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True):
+class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The rules of one dialect.
+
+    A default means "no such rule", for ever: it is left out of the adapter's digest, so that a
+    rule which a new dialect brings is no change of the others.
 
     Attributes:
         name: As in the configuration: `openai-chat`.
@@ -38,11 +43,23 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         alternation: User and assistant take turns; calls and results in between do not count.
         starts_with_user: The first message beside system text is the user's.
         ends_with_user: The last message may not be the assistant's: no prefill.
+        prefill_trimmed: A text that the model is to continue may not end in a space.
+        merged_neighbours: The provider itself reads neighbours of one role as one message.
+        system_apart: System text stands apart from the messages, at the top of the request.
+        system_last: System text may be the last of several messages.
+        after_assistant: Roles that may follow the assistant's message, beside the results of
+            its calls; None for any.
         after_tool: Roles that may follow a tool message; None for any.
+        text_with_calls: The assistant's message may hold both text and calls.
+        image_urls: An image may be given by its address, for the provider to fetch.
+        results_in_user: Results are content of a user message.
         results_adjacent: Nothing stands between a call's message and its results.
         results_in_call_order: Results come in the order of their calls.
         result_media: A result may hold images and files.
+        failures_speak: A result that is an error has content.
         blank_text: A text may be empty or only spaces.
+        image_types: Media types of images that are taken as data; None for any.
+        file_types: Media types of files that are taken as data; None for any.
         call_id_max: Longest call id that is taken; None for any.
         call_id_safe: Longest call id that every deployment takes, where that is less; longer
             ones are respelled when we render.
@@ -51,8 +68,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         max_tools: Most tools in one request.
         max_blocks: Most blocks in one message.
         tools_declared: History with calls needs tool declarations.
+        object_arguments: The arguments of a call are a JSON object.
+        object_schemas: The schema of a tool says at its root that it is of type object.
         strict_schemas: A tool declared strict must keep to the closed subset of JSON Schema.
         reasoning: When reasoning goes back.
+        signed_reasoning: Reasoning goes back only as its provider signed it.
+        reasoning_leads: The loop of calls that is under way began with signed reasoning.
     """
 
     name: str
@@ -62,11 +83,22 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     alternation: bool = False
     starts_with_user: bool = False
     ends_with_user: bool = False
+    prefill_trimmed: bool = False
+    merged_neighbours: bool = False
+    system_apart: bool = False
+    system_last: bool = True
+    after_assistant: frozenset[Role] | None = None
     after_tool: frozenset[Role] | None = None
+    results_in_user: bool = False
     results_adjacent: bool = True
     results_in_call_order: bool = False
+    text_with_calls: bool = True
+    image_urls: bool = True
     result_media: bool = True
+    failures_speak: bool = False
     blank_text: bool = True
+    image_types: frozenset[str] | None = None
+    file_types: frozenset[str] | None = None
     call_id_max: int | None = None
     call_id_safe: int | None = None
     call_id_pattern: str | None = None
@@ -74,8 +106,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     max_tools: int | None = None
     max_blocks: int | None = None
     tools_declared: bool = False
+    object_arguments: bool = False
+    object_schemas: bool = False
     strict_schemas: bool = False
     reasoning: Echo = Echo.NEVER
+    signed_reasoning: bool = False
+    reasoning_leads: bool = False
 
     def spoken_as(self, role: Role) -> Role | None:
         """Return the role that a message of `role` can safely go out in, or None.
@@ -83,9 +119,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         Developer and system text stand for each other. Where there is neither, both are told
         as the user's own: that takes authority away and never gives any.
         """
+        if role is Role.TOOL and self.results_in_user:
+            return Role.USER
         if role in self.roles:
             return role
         if role is Role.SYSTEM or role is Role.DEVELOPER:
+            if self.system_apart:
+                return Role.SYSTEM
             for other in (Role.SYSTEM, Role.DEVELOPER, Role.USER):
                 if other in self.roles:
                     return other
@@ -167,6 +207,17 @@ def _word(field: str, **words: object) -> Callable[[object], dict[str, object]]:
     return read
 
 
+def _flag(field: str) -> Callable[[object], dict[str, object]]:
+    """Return a reader of a fact that is so or not."""
+
+    def read(value: object) -> dict[str, object]:
+        if not isinstance(value, bool):
+            raise TypeError("true or false is expected")
+        return {field: value}
+
+    return read
+
+
 def _role_set(value: object) -> frozenset[Role]:
     if not isinstance(value, list | tuple | set | frozenset) or not value:
         raise TypeError("a list of roles is expected")
@@ -181,11 +232,15 @@ FACTS: Final[Mapping[str, Callable[[object], dict[str, object]]]] = {
     "roles": _roles,
     "alternation": _word("alternation", free=False, none=False, strict=True),
     "after_tool": _after_tool,
+    "text_with_calls": _flag("text_with_calls"),
+    "image_urls": _flag("image_urls"),
+    "thinking": _word("reasoning_leads", optional=False, required=True),
     "thought_signatures": _signatures,
     "reasoning_echo": _word(
         "reasoning",
         never=Echo.NEVER,
         none=Echo.NEVER,
+        kept=Echo.KEPT,
         with_calls=Echo.WITH_CALLS,
         required=Echo.WITH_CALLS,
         always=Echo.ALWAYS,

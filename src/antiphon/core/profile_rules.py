@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from antiphon.core.block_rules import particular, problems
 from antiphon.core.blocks import (
     Audio,
     File,
@@ -63,10 +64,12 @@ class ProfileRules:
         "_free_roles",
         "_kinds",
         "_last",
+        "_leader",
         "_mapped",
         "_may_follow_results",
         "_names",
         "_order",
+        "_particular",
         "_profile",
         "_tools",
         "_turn",
@@ -89,26 +92,33 @@ class ProfileRules:
                 kind for kind, name in KIND_NAMES.items() if name in profile.kinds.get(role, ())
             )
             | (
-                {Unknown, Reasoning} if mapped else {Unknown}
-            )  # the graph rules speak of unknown kinds
+                {Unknown, Reasoning, Refusal} if mapped else {Unknown}
+            )  # the graph rules speak of unknown kinds, and of kinds in a foreign role
             for role in Role
         }
         self._call_ids = re.compile(profile.call_id_pattern) if profile.call_id_pattern else None
         self._names = re.compile(profile.tool_name_pattern) if profile.tool_name_pattern else None
         self._findings = findings
         findings.extend(check_tools(profile, tools))
-        ordered = profile.system_first or profile.alternation or profile.starts_with_user
-        self._free_roles = (
-            frozenset() if ordered or profile.after_tool is not None else self._spoken_as_such()
+        ordered = (
+            profile.system_first
+            or profile.alternation
+            or profile.starts_with_user
+            or profile.after_assistant is not None
+            or profile.after_tool is not None
         )
+        self._free_roles = frozenset() if ordered else self._spoken_as_such()
         self._count = 0
         self._last: Message | None = None
+        self._leader: tuple[Message, int] | None = None  # the first answer since a person spoke
+        self._particular = particular(profile)
         self._turn: Role | None = None
         self._turn_left = False
         self._between: dict[CallId, str] = {}
         self._order = profile.results_in_call_order and not mapped
         # What the adapter puts behind results has to be legal there.
-        self._may_follow_results = mapped and profile.after_tool is None and not profile.alternation
+        user_may = profile.after_tool is None or Role.USER in profile.after_tool
+        self._may_follow_results = mapped and user_may and not profile.alternation
 
     def copy(self, findings: list[Finding]) -> ProfileRules:
         """Return rules that stand where these stand, and put their findings into `findings`."""
@@ -122,10 +132,40 @@ class ProfileRules:
     def feed(self, message: Message, start: int, owed: Mapping[CallId, object]) -> None:
         """Take the next message; `owed` are the calls that were open before it."""
         role = message.role
-        blocks = message.blocks
+        self._blocks(message, start, owed)
+        if role is not Role.TOOL and not (message.blocks and self._speaks(message)):
+            self._empty(message, start)
+        if owed and role is not Role.TOOL:
+            self._stands_between(message, owed)
+        if role not in self._free_roles:
+            self._roles(message, start)
+        most = self._profile.max_blocks
+        if most is not None and len(message.blocks) > most:
+            self._find(
+                "too_many_blocks",
+                message.id,
+                start,
+                f"At most {most} blocks may stand in one message.",
+            )
+        if role is Role.USER:
+            self._leader = None
+        elif role is Role.ASSISTANT:
+            self._leader = self._leader or (message, start)
+            if self._profile.reasoning is not Echo.NEVER:
+                self._reasoning(message, start)
+            if not self._profile.text_with_calls:
+                self._text_and_calls(message, start)
+        self._count += 1
+        self._last = message
+
+    def _blocks(self, message: Message, start: int, owed: Mapping[CallId, object]) -> None:
+        role = message.role
         allowed = self._kinds[role]
-        for order, block in enumerate(blocks):
+        for order, block in enumerate(message.blocks):
             kind = type(block)
+            if self._particular:
+                for code, sentence in problems(self._profile, block, mapped=self._mapped):
+                    self._find(code, block_id(message.id, order), start + order, sentence)
             if kind is ToolCall and role is Role.ASSISTANT:
                 self._call(message, order, start + order, block)  # type: ignore[arg-type]
             elif kind is ToolResult and role is Role.TOOL:
@@ -134,33 +174,55 @@ class ProfileRules:
                 self._not_allowed(message, order, start + order, kind)
             elif kind is Text and not self._profile.blank_text and not block.text.strip():  # type: ignore[union-attr]
                 self._blank(message, order, start + order)
-        if not blocks and role is not Role.TOOL:
-            self._empty(message, start)
-        if owed and role is not Role.TOOL:
-            self._stands_between(message, owed)
-        if role not in self._free_roles:
-            self._roles(message, start)
-        if self._profile.max_blocks is not None and len(blocks) > self._profile.max_blocks:
-            self._find(
-                "too_many_blocks",
-                message.id,
-                start,
-                f"At most {self._profile.max_blocks} blocks may stand in one message.",
-            )
-        if self._profile.reasoning is not Echo.NEVER and role is Role.ASSISTANT:
-            self._reasoning(message, start)
-        self._count += 1
-        self._last = message
+            elif kind is Image:
+                self._image(message, order, start + order, block)  # type: ignore[arg-type]
 
     def finish(self, position: int) -> Iterator[Finding]:
         """Yield what is wrong with the line if it ends here, at `position`."""
         last = self._last
-        if last is not None and last.role is Role.ASSISTANT and self._profile.ends_with_user:
+        if last is None:
+            return
+        if self._turn is None and self._profile.system_apart:
             yield Finding(
-                code="must_end_with_user",
-                at=last.id,
-                position=position - 1,
-                message="This model does not continue a text of its own. End with a user message or a tool result.",
+                code="empty_sequence",
+                at="messages",
+                position=position,
+                message="There is nothing to send but system text. Add at least one message.",
+            )
+        sentence = self._must_not_end(last)
+        if sentence:
+            yield Finding(
+                code="must_end_with_user", at=last.id, position=position - 1, message=sentence
+            )
+        if self._profile.reasoning_leads and last.role is Role.TOOL and self._leader is not None:
+            yield from self._leads(*self._leader)
+
+    def _must_not_end(self, last: Message) -> str:
+        """Return why the line may not end in `last`, or nothing."""
+        profile = self._profile
+        answers = last.role is Role.ASSISTANT or (
+            # At the top of the request it is behind nothing.
+            last.role in INSTRUCTING and profile.system_apart and self._turn is Role.ASSISTANT
+        )
+        if answers and profile.ends_with_user and not _is_paused(last):
+            return "This model does not continue a text of its own. End with a user message or a tool result."
+        if answers and profile.prefill_trimmed and _ends_in_space(last):
+            return "The text that the model is to continue may not end in a space. Trim it."
+        if last.role in INSTRUCTING and self._count > 1 and not profile.system_last:
+            return "System text may not be the last of several messages here. Put it before the user's."
+        return ""
+
+    def _leads(self, message: Message, start: int) -> Iterator[Finding]:
+        """Yield what is wrong with the first answer of a loop of calls that is under way."""
+        first = next(iter(message.blocks), None)
+        signed = type(first) is Reasoning and first.opaque is not None and not first.opaque.work
+        if not signed:
+            yield Finding(
+                code="thinking_missing",
+                at=message.id,
+                position=start,
+                message="Thinking is enabled, and the calls that are under way began with it. Send the thinking "
+                "that stood before them, as it came.",
             )
 
     def _spoken_as_such(self) -> frozenset[Role]:
@@ -174,7 +236,10 @@ class ProfileRules:
     def _roles(self, message: Message, start: int) -> None:
         """Roles and their order. Kept in one place, since each rule takes the others as given."""
         profile, role = self._profile, message.role
-        spoken = profile.spoken_as(role) if self._mapped else role
+        if profile.system_apart and role in INSTRUCTING:
+            self._apart(message, start)
+            return
+        spoken = profile.spoken_as(role) if self._mapped or role is Role.TOOL else role
         if spoken not in profile.roles:
             known = ", ".join(sorted(profile.roles))
             grammar = profile.alternation and role in INSTRUCTING
@@ -194,7 +259,7 @@ class ProfileRules:
                     "System text has to be one message, the very first. Merge it there.",
                 )
             return
-        self._after_tool(message, start, spoken)
+        self._follows(message, start, spoken)
         if spoken is Role.TOOL or (
             spoken is Role.ASSISTANT and any(type(b) is ToolCall for b in message.blocks)
         ):
@@ -217,15 +282,39 @@ class ProfileRules:
                 )
             self._turn, self._turn_left = spoken, False
 
-    def _after_tool(self, message: Message, start: int, spoken: Role) -> None:
-        allowed = self._profile.after_tool
-        follows = self._last is not None and self._last.role is Role.TOOL
-        if allowed is not None and follows and spoken is not Role.TOOL and spoken not in allowed:
+    def _apart(self, message: Message, start: int) -> None:
+        """System text between messages. Before them all it stands at the top of the request."""
+        if self._mapped or self._turn is None or self._last is None:
+            return
+        if Role.SYSTEM not in self._profile.roles:
+            self._find(
+                "role_unsupported",
+                message.id,
+                start,
+                "This model takes system text at the top of the request only. Move it there.",
+            )
+        elif self._last.role is Role.ASSISTANT:
             self._find(
                 "role_order",
                 message.id,
                 start,
-                f"After a tool message this model takes {', '.join(sorted(allowed))} only.",
+                "System text follows a user message here, never the assistant's. Move it behind the next one.",
+            )
+
+    def _follows(self, message: Message, start: int, spoken: Role) -> None:
+        before = self._last.role if self._last is not None else None
+        if before is Role.TOOL:
+            allowed, after = self._profile.after_tool, "a tool message"
+        elif before is Role.ASSISTANT:
+            allowed, after = self._profile.after_assistant, "the assistant's message"
+        else:
+            return
+        if allowed is not None and spoken is not Role.TOOL and spoken not in allowed:
+            self._find(
+                "role_order",
+                message.id,
+                start,
+                f"After {after} this model takes {', '.join(sorted(allowed))} only.",
             )
 
     def _starts_wrong(self, message: Message, start: int) -> None:
@@ -237,10 +326,16 @@ class ProfileRules:
         )
 
     def _stands_between(self, message: Message, owed: Mapping[CallId, object]) -> None:
-        if not self._profile.results_adjacent:
+        profile = self._profile
+        joined = profile.merged_neighbours and self._last is not None
+        if not profile.results_adjacent or (
+            joined and self._last.role is message.role is Role.ASSISTANT  # type: ignore[union-attr]
+        ):
             return
         if self._may_follow_results and not any(type(b) is ToolCall for b in message.blocks):
-            return  # the adapter lets the results go first
+            after = self._profile.after_tool
+            if after is None or self._profile.spoken_as(message.role) in after:
+                return  # the adapter lets the results go first
         for call_id in owed:
             self._between.setdefault(call_id, message.id)
 
@@ -320,6 +415,9 @@ class ProfileRules:
                 "A tool result is text on this wire. Put the image into a user message after the last result.",
                 call_id,
             )
+        for part in result.content:
+            if type(part) is Image:
+                self._image(message, order, position, part)
 
     def _not_allowed(self, message: Message, order: int, position: int, kind: type) -> None:
         if kind is ToolResult or kind is ToolCall:
@@ -333,6 +431,27 @@ class ProfileRules:
             f"A {message.role} message cannot carry {name} on this wire (only {may}), and nothing is dropped in silence.",
         )
 
+    def _image(self, message: Message, order: int, position: int, image: Image) -> None:
+        if not self._profile.image_urls and image.data is None:
+            self._find(
+                "block_not_allowed",
+                block_id(message.id, order),
+                position,
+                "This server fetches nothing by its address. Send the image itself, as base64 data.",
+            )
+
+    def _text_and_calls(self, message: Message, start: int) -> None:
+        if self._mapped or not any(type(b) is ToolCall for b in message.blocks):
+            return
+        if any(type(b) is Text and b.text for b in message.blocks):
+            self._find(
+                "block_not_allowed",
+                message.id,
+                start,
+                "This model's template takes text or calls in one message, not both. "
+                "Put the text into a message before the calls.",
+            )
+
     def _blank(self, message: Message, order: int, position: int) -> None:
         if not self._mapped:
             self._find(
@@ -341,6 +460,12 @@ class ProfileRules:
                 position,
                 "A text block may not be blank here. Leave it out.",
             )
+
+    def _speaks(self, message: Message) -> bool:
+        """Whether anything of a message is left without its blank texts, if they are left out."""
+        if self._profile.blank_text or not self._mapped:
+            return True
+        return any(type(b) is not Text or b.text.strip() for b in message.blocks)
 
     def _empty(self, message: Message, start: int) -> None:
         if self._mapped and message.role is Role.ASSISTANT:
@@ -354,7 +479,8 @@ class ProfileRules:
 
     def _reasoning(self, message: Message, start: int) -> None:
         calls = any(type(b) is ToolCall for b in message.blocks)
-        if self._mapped or not (calls or self._profile.reasoning is Echo.ALWAYS):
+        wanted = calls if self._profile.reasoning is Echo.WITH_CALLS else True
+        if self._mapped or self._profile.reasoning is Echo.KEPT or not wanted:
             return
         if not any(type(b) is Reasoning for b in message.blocks):
             self._find(
@@ -373,6 +499,18 @@ class ProfileRules:
         self._find(code, at, position, message, *call_ids)
         noted = msgspec.structs.replace(self._findings.pop(), severity=Severity.NOTE)
         self._findings.append(noted)
+
+
+def _is_paused(message: Message) -> bool:
+    """Whether the provider stopped in the midst of work of its own: it will go on from there."""
+    said = [b for b in message.blocks if type(b) is not Text or b.text.strip()]
+    last = said[-1] if said else None
+    return type(last) is Reasoning and last.opaque is not None and last.opaque.work
+
+
+def _ends_in_space(message: Message) -> bool:
+    last = message.blocks[-1] if message.blocks else None
+    return type(last) is Text and last.text != last.text.rstrip()
 
 
 def check_tools(profile: Profile, tools: Collection[ToolDeclaration]) -> Iterator[Finding]:
@@ -403,6 +541,8 @@ def _check_schema(profile: Profile, number: int, tool: ToolDeclaration) -> Itera
         schema = None
     if not isinstance(schema, dict):
         problem = "the parameters are not a JSON object"
+    elif profile.object_schemas and schema.get("type") != "object":
+        problem = "at its root it has to say that it is of type object"
     elif profile.strict_schemas and tool.strict:
         problem = next(open_places(schema), "")
     else:

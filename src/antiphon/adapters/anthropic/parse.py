@@ -1,0 +1,428 @@
+"""A client's Messages request as our graph, each block with its place in the request.
+
+Nothing is judged here but shape: what cannot be a message at all becomes a finding, so that
+one pass shows everything that is wrong. A user's message that holds results becomes a message
+of results for each run of them, beside one of what else it says. Fields are taken one by one;
+what is not named here is not carried over.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from itertools import groupby
+from typing import Final
+
+import msgspec
+
+from antiphon.adapters.anthropic.profile import ANTHROPIC, facts_of
+from antiphon.adapters.base import Parsed
+from antiphon.core.blocks import (
+    Block,
+    File,
+    Image,
+    Message,
+    Opaque,
+    Origin,
+    Outcome,
+    Reasoning,
+    ResultPart,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Trust,
+    Unknown,
+    block_id,
+    default_trust,
+)
+from antiphon.core.findings import Finding
+from antiphon.core.ids import CallId, ConversationId, MessageId
+from antiphon.core.manifest import Policy, ToolDeclaration
+from antiphon.errors import InvalidInput
+
+REQUEST: Final = ConversationId("request")
+SYSTEM: Final = MessageId("system")
+ROLES: Final[Mapping[str, Role]] = {
+    "user": Role.USER,
+    "assistant": Role.ASSISTANT,
+    "system": Role.SYSTEM,
+}
+POLICY_FIELDS: Final = frozenset(
+    {"model", "messages", "system", "tools", "tool_choice", "stream", "max_tokens", "temperature"}
+)
+HINTS: Final = frozenset({"cache_control"})
+"""Fields that change what a request costs, not what it means."""
+
+NOT_CARRIED: Final = "(not carried)"
+"""Stands in our graph for what is legal there and cannot stand in it."""
+
+CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
+
+
+class _Malformed(Exception):
+    """This message cannot be read; `at` is the place inside it."""
+
+    def __init__(self, at: str, message: str, code: str = "malformed_item") -> None:
+        super().__init__(message)
+        self.at = at
+        self.code = code
+
+
+def parse(request: Mapping[str, object]) -> Parsed:
+    """Return `request` as our graph.
+
+    Raises:
+        InvalidInput: It has no array of messages, or an option of the wrong type.
+    """
+    items = request.get("messages")
+    if not isinstance(items, list):
+        raise InvalidInput(
+            "A Messages request holds an array called messages.", code="wrong_shape", at="messages"
+        )
+    reader = _Reader()
+    reader.system(request.get("system"))
+    for number, item in enumerate(items):
+        reader.message(f"messages[{number}]", item)
+    tools = tuple(reader.tools(request.get("tools")))
+    policy = _policy(request)
+    return Parsed(
+        messages=tuple(reader.messages),
+        tools=tools,
+        policy=policy,
+        findings=tuple(reader.findings),
+        places=reader.places,
+        uncarried=tuple(reader.uncarried),
+        facts={**facts_of(policy.model), **facts_of_options(policy.extra)},
+    )
+
+
+def facts_of_options(options: Mapping[str, msgspec.Raw]) -> dict[str, object]:
+    """Return what the options of a request say of the model: thinking on a budget leads a loop."""
+    thinking = options.get("thinking")
+    match msgspec.json.decode(thinking) if thinking is not None else None:
+        case {"type": "enabled"}:
+            return {"thinking": "required"}
+        case _:
+            return {}
+
+
+class _Reader:
+    """Collects what is read, so that one unreadable message does not hide the others."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.findings: list[Finding] = []
+        self.places: dict[str, str] = {}
+        self.uncarried: list[str] = []
+        self._position = 0
+        self._spoken = False  # whether anyone but the system has said something
+
+    def system(self, value: object) -> None:
+        """Read the text at the top of the request."""
+        match value:
+            case None | "":
+                return
+            case str():
+                self._say(SYSTEM, Role.SYSTEM, [(Text(text=value), "system")])
+            case list():
+                self._try("system", lambda: self._system(value))
+            case _:
+                raise InvalidInput(
+                    f"system is a string or an array, not {_type(value)}.",
+                    code="wrong_shape",
+                    at="system",
+                )
+
+    def _system(self, items: list[object]) -> None:
+        read = [self._part("system", f"[{n}]", item, Role.SYSTEM) for n, item in enumerate(items)]
+        if read:
+            placed = [(block, f"system[{number}]") for number, block in enumerate(read)]
+            self._say(SYSTEM, Role.SYSTEM, placed)
+
+    def message(self, at: str, item: object) -> None:
+        """Read one message at `at`."""
+        self._try(at, lambda: self._message(at, item))
+
+    def _try(self, at: str, read: Callable[[], None]) -> None:
+        try:
+            read()
+        except _Malformed as problem:
+            self.findings.append(
+                Finding(
+                    code=problem.code,
+                    at=f"{at}{problem.at}",
+                    position=self._position,
+                    message=str(problem),
+                )
+            )
+
+    def _message(self, at: str, item: object) -> None:
+        if not isinstance(item, dict):
+            raise _Malformed("", f"A message is an object, not {_type(item)}.")
+        word = item.get("role")
+        role = ROLES.get(word) if isinstance(word, str) else None
+        if role is None:
+            raise _Malformed(
+                "", f"There is no role {word!r}; known are {', '.join(ROLES)}.", "role_unsupported"
+            )
+        if role is Role.SYSTEM and not self._spoken:
+            raise _Malformed(
+                "",
+                "System text that comes first stands in `system`, at the top of the request. Move it there.",
+                "role_unsupported",
+            )
+        self._spoken = True
+        content = item.get("content")
+        if isinstance(content, str):
+            self._say(MessageId(at), role, [(Text(text=content), at)])
+            return
+        if not isinstance(content, list):
+            raise _Malformed(".content", f"Content is a string or an array, not {_type(content)}.")
+        read = [
+            (self._part(at, f".content[{number}]", part, role), f"{at}.content[{number}]")
+            for number, part in enumerate(content)
+        ]
+        if not read:
+            self._say(MessageId(at), role, [])
+        name = at
+        for is_result, run in groupby(read, key=lambda placed: type(placed[0]) is ToolResult):
+            placed = list(run)
+            spoken = Role.TOOL if is_result and role is Role.USER else role
+            self._say(MessageId(name), spoken, placed)
+            name = f"{at}+{len(self.messages)}"
+            self.places[name] = at
+
+    def _say(self, name: MessageId, role: Role, placed: list[tuple[Block, str]]) -> None:
+        for order, (_, place) in enumerate(placed):
+            self.places[block_id(name, order)] = place
+        self._position += len(placed) or 1
+        self.messages.append(
+            Message(
+                id=name,
+                conversation=REQUEST,
+                parent=self.messages[-1].id if self.messages else None,
+                role=role,
+                blocks=tuple(block for block, _ in placed),
+                origin=Origin.CLIENT,
+                trust=Trust.TOOL if role is Role.TOOL else default_trust(role, Origin.CLIENT),
+            )
+        )
+
+    def _part(self, at: str, place: str, part: object, role: Role) -> Block:
+        if not isinstance(part, dict):
+            raise _Malformed(place, f"A content block is an object, not {_type(part)}.")
+        match part:
+            case {"type": "text", "text": str(text)}:
+                return Text(text=text)
+            case {"type": "image", "source": dict(source)}:
+                return self._image(at + place, source)
+            case {"type": "document", "source": dict(source)}:
+                return self._document(at + place, part, source)
+            case {"type": "search_result"}:
+                self.uncarried.append(at + place)
+                return Text(text=NOT_CARRIED)
+            case {"type": "tool_use", "id": str(call_id), "name": str(name), "input": dict(given)}:
+                return ToolCall(
+                    call_id=CallId(call_id), name=name, arguments=_encode(given).decode()
+                )
+            case {"type": "tool_use", "id": str(), "name": str(), "input": given}:
+                raise _Malformed(
+                    f"{place}.input",
+                    f"The input of a call is an object, not {_type(given)}. Do not encode it as a string.",
+                )
+            case {"type": "tool_result", "tool_use_id": str(call_id)} if call_id:
+                return self._result(at, place, call_id, part)
+            case {"type": "thinking", "thinking": str(text)}:
+                return Reasoning(text=text, opaque=_signature(part))
+            case {"type": "redacted_thinking", "data": str()}:
+                return Reasoning(opaque=_state(part))
+            case {"type": ("text" | "image" | "document" | "tool_use" | "tool_result") as kind}:
+                raise _Malformed(place, f"This {kind} block lacks what a block of its kind holds.")
+            case {"type": ("thinking" | "redacted_thinking") as kind}:
+                raise _Malformed(place, f"This {kind} block lacks what a block of its kind holds.")
+            case {"type": str(kind)} if role is Role.ASSISTANT and _is_work(kind):
+                return Reasoning(opaque=_state(part, work=True))
+            case {"type": str(kind)}:
+                return Unknown(name=kind, value=msgspec.Raw(_encode(part)))
+            case _:
+                raise _Malformed(place, "A content block says its type.")
+
+    def _image(self, at: str, source: Mapping[object, object]) -> Image:
+        match source:
+            case {"type": "base64", "media_type": str(media_type), "data": str(data)}:
+                return Image(media_type=media_type, data=data)
+            case {"type": "url", "url": str(url)}:
+                return Image(url=url)
+            case _:
+                self.uncarried.append(at)
+                return Image(url=NOT_CARRIED)
+
+    def _document(
+        self, at: str, part: Mapping[object, object], source: Mapping[object, object]
+    ) -> File:
+        title = part.get("title")
+        filename = title if isinstance(title, str) else None
+        if part.get("context") or part.get("citations"):
+            self.uncarried.append(at)
+        match source:
+            case {"type": "base64", "media_type": str(media_type), "data": str(data)}:
+                return File(media_type=media_type, data=data, filename=filename)
+            case {"type": "text", "data": str(text)}:
+                data = base64.b64encode(text.encode()).decode()
+                return File(media_type="text/plain", data=data, filename=filename)
+            case {"type": "file", "file_id": str(file_id)}:
+                return File(file_id=file_id, filename=filename)
+            case _:
+                self.uncarried.append(at)
+                return File(file_id=NOT_CARRIED)
+
+    def _result(
+        self, at: str, place: str, call_id: str, part: Mapping[object, object]
+    ) -> ToolResult:
+        content = part.get("content")
+        parts: list[ResultPart] = []
+        if isinstance(content, str):
+            parts += [Text(text=content)] if content else []
+        elif isinstance(content, list):
+            if not content:
+                self.findings.append(
+                    Finding(
+                        code="empty_content",
+                        at=f"{at}{place}.content",
+                        position=self._position,
+                        message="The content of a result may be left out, but not be an empty array.",
+                    )
+                )
+            for number, item in enumerate(content):
+                inner = f"{place}.content[{number}]"
+                block = self._part(at, inner, item, Role.TOOL)
+                if isinstance(block, Unknown):
+                    self.uncarried.append(at + inner)
+                    block = Text(text=NOT_CARRIED)
+                if not isinstance(block, ResultPart):
+                    raise _Malformed(inner, "A result holds text, images and documents.")
+                parts.append(block)
+        elif content is not None:
+            raise _Malformed(
+                f"{place}.content", f"Content is a string or an array, not {_type(content)}."
+            )
+        failed = part.get("is_error") is True
+        return ToolResult(
+            call_id=CallId(call_id),
+            content=tuple(parts),
+            outcome=Outcome.ERROR if failed else Outcome.SUCCESS,
+        )
+
+    def tools(self, items: object) -> Iterator[ToolDeclaration]:
+        """Yield the declarations of a request."""
+        if items is None:
+            return
+        if not isinstance(items, list):
+            raise InvalidInput("tools is an array.", code="wrong_shape", at="tools")
+        for number, item in enumerate(items):
+            at = f"tools[{number}]"
+            match item:
+                case {"name": str(name), "input_schema": dict(schema), **more}:
+                    described = more.get("description")
+                    yield ToolDeclaration(
+                        name=name,
+                        description=described if isinstance(described, str) else "",
+                        parameters=msgspec.Raw(_encode(schema)),
+                        strict=True if more.get("strict") is True else None,
+                    )
+                case {"type": str(), "name": str(name)}:
+                    self.uncarried.append(at)  # a tool whose schema the provider knows
+                    yield ToolDeclaration(name=name)
+                case {"type": str()}:
+                    self.uncarried.append(at)
+                case _:
+                    raise InvalidInput(
+                        "A tool is declared with a name and an input_schema.",
+                        code="wrong_shape",
+                        at=at,
+                    )
+
+
+def _policy(request: Mapping[str, object]) -> Policy:
+    """Return the options of a request. Those without a setting of ours are passed on as they are."""
+    kept = POLICY_FIELDS | HINTS
+    extra = {name: v for name, v in request.items() if name not in kept and v is not None}
+    choice, alone = _choice(request.get("tool_choice"))
+    fields = {
+        "model": request.get("model") or "",
+        "max_output_tokens": request.get("max_tokens"),
+        "tool_choice": choice,
+        "parallel_tool_calls": False if alone else None,
+        "temperature": request.get("temperature"),
+        "stream": request.get("stream") or False,
+    }
+    for name, expected in POLICY_TYPES.items():
+        value = fields[name]
+        if value is not None and (not isinstance(value, expected) or isinstance(value, bool)):
+            raise InvalidInput(f"This option is not {_type(value)}.", code="wrong_shape", at=name)
+    if not isinstance(fields["stream"], bool):
+        raise InvalidInput("This option is true or false.", code="wrong_shape", at="stream")
+    options = {name: msgspec.Raw(_encode(value)) for name, value in sorted(extra.items())}
+    return Policy(profile=ANTHROPIC.name, extra=options, **fields)  # type: ignore[arg-type]  # each was checked just above
+
+
+POLICY_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "model": str,
+    "max_output_tokens": int,
+    "temperature": (int, float),
+}
+
+
+def _choice(value: object) -> tuple[str | None, bool]:
+    """Return a tool choice as we say it, and whether at most one call is wanted."""
+    match value:
+        case None:
+            return None, False
+        case {"type": "tool", "name": str(name), **more}:
+            choice = f"tool:{name}"
+        case {"type": ("auto" | "any" | "none") as word, **more}:
+            choice = CHOICES[str(word)]
+        case _:
+            raise InvalidInput(
+                "A tool choice is an object: auto, any, none, or tool with its name.",
+                code="wrong_shape",
+                at="tool_choice",
+            )
+    return choice, more.get("disable_parallel_tool_use") is True
+
+
+def _is_work(kind: str) -> bool:
+    """Whether a block is what the provider did by itself: it goes back as it came."""
+    return kind.endswith(("_tool_use", "_tool_result")) or kind in ("compaction", "fallback")
+
+
+def _signature(part: Mapping[object, object]) -> Opaque | None:
+    signature = part.get("signature")
+    if not isinstance(signature, str) or not signature:
+        return None
+    return _state({"type": "thinking", "signature": signature})
+
+
+def _state(part: Mapping[object, object] | Mapping[str, str], *, work: bool = False) -> Opaque:
+    return Opaque(profile=ANTHROPIC.name, value=msgspec.Raw(_encode(part)), work=work)
+
+
+def _encode(value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        raise InvalidInput(
+            "The text holds half a surrogate pair, which no request can carry.",
+            code="invalid_unicode",
+        ) from None
+
+
+def _type(value: object) -> str:
+    names: dict[type, str] = {
+        dict: "an object",
+        list: "an array",
+        str: "a string",
+        bool: "a boolean",
+    }
+    return "null" if value is None else names.get(type(value), "a number")

@@ -1,0 +1,397 @@
+"""Reads answers of Anthropic Messages, streamed or whole: events in, deltas out.
+
+The dialect numbers its blocks and closes each by itself; the answer has ended when a stop
+reason was told and `message_stop` followed it. What an event is stands in its data, since
+relays leave out the event line. Blocks that people do not read go back byte for byte: thinking
+with its signature, and what the provider did by itself, such as a search with what it found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, assert_never
+
+import msgspec
+
+from antiphon.adapters.anthropic.errors import stream_failure
+from antiphon.adapters.json_text import decode_lenient, is_cut
+from antiphon.core.blocks import Opaque
+from antiphon.core.deltas import (
+    ArgumentsDelta,
+    BlockStopped,
+    CallOpened,
+    Channel,
+    Delta,
+    Ended,
+    Failed,
+    Finished,
+    Meaning,
+    Note,
+    OpaqueState,
+    Opened,
+    TextDelta,
+    Usage,
+)
+from antiphon.core.wire.body import EVENT_STREAM, Body
+from antiphon.core.wire.events import Broken, Event, Framed, Whole
+from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
+
+PROFILE: Final = "anthropic"
+DONE: Final = b"[DONE]"
+
+STOP: Final[Mapping[str, Meaning]] = {
+    "end_turn": Meaning.COMPLETE,
+    "stop_sequence": Meaning.COMPLETE,
+    "tool_use": Meaning.NEEDS_TOOL,
+    "pause_turn": Meaning.PAUSED,
+    "max_tokens": Meaning.TRUNCATED,
+    "model_context_window_exceeded": Meaning.TRUNCATED,
+    "refusal": Meaning.FILTERED,
+}
+
+THINKING: Final = frozenset({"thinking", "redacted_thinking"})
+SILENT_DELTAS: Final = frozenset({"citations_delta"})
+"""Deltas that add nothing to what a block says."""
+
+Json: TypeAlias = dict[str, Any]
+
+
+class _Details(msgspec.Struct):
+    thinking_tokens: int | None = None
+
+
+class _Tokens(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    output_tokens_details: _Details | None = None
+
+
+class _Delta(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+    partial_json: str = ""
+    thinking: str = ""
+    signature: str = ""
+    stop_reason: str | None = None
+
+
+class _Message(msgspec.Struct):
+    id: str = ""
+    model: str = ""
+    usage: Any = None
+
+
+class _Event(msgspec.Struct):
+    """Any event of a stream: its fields are those of its type."""
+
+    type: str = ""
+    index: int = 0
+    message: _Message | str | None = None
+    content_block: msgspec.Raw = msgspec.Raw(b"{}")
+    delta: _Delta | None = None
+    usage: Any = None
+    error: Any = None
+
+
+class _Answer(msgspec.Struct):
+    """The one object of a whole answer, or of an error."""
+
+    type: str = ""
+    id: str = ""
+    model: str = ""
+    content: list[msgspec.Raw] | None = None
+    stop_reason: str | None = None
+    usage: Any = None
+    error: Any = None
+
+
+class _Begun(msgspec.Struct):
+    """What a block says when it begins. `input` is kept as it is spelled."""
+
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    id: str | None = None
+    name: str | None = None
+    input: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+@dataclass(slots=True)
+class _Block:
+    """A block that is still open."""
+
+    type: str
+    raw: bytes
+    begun: _Begun
+    signature: str
+    pieces: list[str] = field(default_factory=list)  # of the JSON of its input
+
+    @property
+    def is_call(self) -> bool:
+        """Whether it is a call for us to carry out."""
+        return self.type == "tool_use"
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it goes back as it came."""
+        return self.type not in ("tool_use", "text")
+
+
+_event: Final = msgspec.json.Decoder(_Event)
+_answer: Final = msgspec.json.Decoder(_Answer)
+_begun: Final = msgspec.json.Decoder(_Begun)
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Reader:
+    """Reads one answer. Feed it the body as it comes, then say `end`."""
+
+    def __init__(self, content_type: str = EVENT_STREAM, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._body = Body(content_type, limits)
+        self._handle: str | None = None
+        self._model: str | None = None
+        self._open: dict[int, _Block] = {}
+        self._tokens = _Tokens()
+        self._word: str | None = None
+        self._closed = False
+
+    def feed(self, data: bytes) -> list[Delta]:
+        """Return what these bytes say. Where they were cut makes no difference."""
+        return [] if self._closed else self._read(self._body.feed(data))
+
+    def end(self) -> list[Delta]:
+        """Return what the end of the body says."""
+        if self._closed:
+            return []
+        deltas = self._read(self._body.end())
+        self._closed = True
+        return deltas
+
+    def _read(self, framed: list[Framed]) -> list[Delta]:
+        deltas: list[Delta] = []
+        for item in framed:
+            match item:
+                case Event():
+                    self._event(item, deltas)
+                case Whole(data):
+                    self._whole(data, deltas)
+                case Broken(code, message):
+                    self._fail(deltas, code, message)
+                case _:
+                    assert_never(item)
+            if self._closed:
+                break
+        return deltas
+
+    def _event(self, event: Event, deltas: list[Delta]) -> None:
+        try:
+            said = decode_lenient(_event, event.data)
+        except ValueError as error:
+            self._no_event(event, error, deltas)
+            return
+        if event.unterminated:
+            deltas.append(Note("unterminated_event"))
+        kind = said.type or event.name
+        match kind:
+            case "content_block_delta":
+                if said.delta is not None:
+                    self._add(said.index, said.delta, deltas)
+            case "content_block_start":
+                self._begin(said.index, bytes(said.content_block), deltas)
+            case "content_block_stop":
+                self._stop(said.index, deltas)
+            case "message_start":
+                if isinstance(said.message, _Message):
+                    self._start(said.message, deltas)
+            case "message_delta":
+                if said.delta is not None and said.delta.stop_reason:
+                    self._word = said.delta.stop_reason
+                self._count(said.usage, deltas)
+            case "message_stop":
+                self._finish(deltas)
+            case "ping":
+                pass
+            case _ if kind == "error" or said.error is not None:
+                deltas.append(stream_failure(said.error or said.message))
+                self._closed = True
+            case _:
+                deltas.append(Note("unknown_event"))
+
+    def _no_event(self, event: Event, error: ValueError, deltas: list[Delta]) -> None:
+        if event.name == "error" and not event.unterminated:
+            deltas.append(stream_failure(event.data.decode()))
+            self._closed = True
+        elif event.data == DONE:
+            deltas.append(Ended())
+            self._closed = True
+        elif event.data.strip() and not event.unterminated:
+            self._fail(deltas, "malformed_event", f"An event cannot be read: {error}")
+        # Half an event at the end of the body is a cut, and the missing stop will say so.
+
+    def _whole(self, data: bytes, deltas: list[Delta]) -> None:
+        try:
+            said = decode_lenient(_answer, data)
+        except ValueError as error:
+            code = "stream_incomplete" if is_cut(data, error) else "malformed_event"
+            self._fail(deltas, code, f"The answer cannot be read: {error}")
+            return
+        if said.error is not None:
+            deltas.append(stream_failure(said.error))
+            self._closed = True
+            return
+        if said.content is None:
+            self._fail(deltas, "malformed_event", "The answer holds no content.")
+            return
+        self._start(_Message(said.id, said.model), deltas)
+        for number, block in enumerate(said.content):
+            self._begin(number, bytes(block), deltas)
+            self._stop(number, deltas)
+            if self._closed:
+                return
+        self._word = said.stop_reason
+        self._count(said.usage, deltas)
+        self._finish(deltas)
+
+    def _start(self, message: _Message, deltas: list[Delta]) -> None:
+        self._model = message.model or None
+        if message.id:
+            deltas.append(Opened(message.id))
+        if message.usage is not None:
+            self._count(message.usage, [])  # what was asked; told with what was answered
+
+    def _finish(self, deltas: list[Delta]) -> None:
+        """The last event of a message: only now is the stop reason an end."""
+        if any(block.keeps for block in self._open.values()):
+            self._fail(deltas, "malformed_event", "The answer ended inside a block.")
+            return
+        if self._word is not None:
+            deltas.append(Finished(self._word, STOP.get(self._word, Meaning.UNKNOWN)))
+        deltas.append(Ended())
+        self._closed = True
+
+    # Blocks.
+
+    def _begin(self, index: int, raw: bytes, deltas: list[Delta]) -> None:
+        try:
+            begun = decode_lenient(_begun, raw)
+        except ValueError as error:
+            self._fail(deltas, "malformed_event", f"A block cannot be read: {error}")
+            return
+        block = _Block(begun.type, raw, begun, begun.signature)
+        if index in self._open:
+            self._fail(deltas, "malformed_event", f"Block {index} was opened twice.")
+            return
+        self._open[index] = block
+        if block.is_call:
+            deltas.append(CallOpened(index, begun.id or None, begun.name, needs_stop=True))
+        elif begun.type == "text" and begun.text:
+            deltas.append(TextDelta(index, Channel.TEXT, begun.text))
+        elif begun.type == "thinking" and begun.thinking:
+            deltas.append(TextDelta(index, Channel.REASONING, begun.thinking))
+
+    def _add(self, index: int, delta: _Delta, deltas: list[Delta]) -> None:
+        block = self._open.get(index)
+        match delta.type:
+            case "text_delta":
+                if block is None:
+                    deltas.append(Note("missing_block_start"))
+                deltas.append(TextDelta(index, Channel.TEXT, delta.text))
+            case "input_json_delta":
+                if block is not None:
+                    block.pieces.append(delta.partial_json)
+                if block is None or not block.keeps:
+                    deltas.append(ArgumentsDelta(index, delta.partial_json))
+            case "thinking_delta":
+                deltas.append(TextDelta(index, Channel.REASONING, delta.thinking))
+            case "signature_delta":
+                if block is not None:
+                    block.signature += delta.signature
+            case kind if kind in SILENT_DELTAS or block is None or not block.keeps:
+                deltas.append(Note("skipped_delta"))
+            case kind:
+                self._fail(
+                    deltas, "malformed_event", f"Nobody knows what {kind!r} adds to a block."
+                )
+
+    def _stop(self, index: int, deltas: list[Delta]) -> None:
+        block = self._open.pop(index, None)
+        if block is None:
+            deltas.append(Note("missing_block_start"))
+            return
+        if block.is_call:
+            self._stop_call(index, block, deltas)
+        elif block.keeps:
+            self._keep(index, block, deltas)
+
+    def _stop_call(self, index: int, block: _Block, deltas: list[Delta]) -> None:
+        at_once = bytes(block.begun.input)
+        if not any(block.pieces) and at_once not in (b"{}", b"null"):
+            deltas.append(ArgumentsDelta(index, at_once.decode()))  # whole, with the opening
+        deltas.append(BlockStopped(index))
+
+    def _keep(self, index: int, block: _Block, deltas: list[Delta]) -> None:
+        """Pass on what has to go back. Thinking without its signature never may."""
+        value: bytes | None = block.raw
+        if block.type == "thinking":
+            value = _encode({"type": "thinking", "signature": block.signature})
+            if not block.signature:
+                deltas.append(Note("missing_signature"))
+                value = None
+        elif any(block.pieces):
+            value = self._with_input(block, deltas)
+        if value is not None:
+            work = block.type not in THINKING
+            kept = Opaque(profile=PROFILE, value=msgspec.Raw(value), model=self._model, work=work)
+            deltas.append(OpaqueState(index, kept))
+        deltas.append(BlockStopped(index))
+
+    def _with_input(self, block: _Block, deltas: list[Delta]) -> bytes | None:
+        """Return a block with the input that came in pieces, every other field as it was."""
+        text = "".join(block.pieces).encode()
+        try:
+            msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+        except ValueError:
+            self._fail(deltas, "malformed_event", "The input of the provider's own tool is cut.")
+            return None
+        return _encode({**_members.decode(block.raw), "input": msgspec.Raw(text)})
+
+    # Around them.
+
+    def _count(self, usage: object, deltas: list[Delta]) -> None:
+        """Take the counts so far: each replaces the one before, none is added."""
+        if usage is None:
+            return
+        try:
+            told = msgspec.convert(usage, _Tokens, strict=False)
+        except msgspec.ValidationError:
+            deltas.append(Note("unreadable_usage"))
+            return
+        for name in _Tokens.__struct_fields__:
+            value = getattr(told, name)
+            if value is not None:
+                setattr(self._tokens, name, value)
+        tokens = self._tokens
+        cached, write = tokens.cache_read_input_tokens, tokens.cache_creation_input_tokens
+        total: int | None = None
+        if tokens.input_tokens is not None and tokens.output_tokens is not None:
+            total = tokens.input_tokens + (cached or 0) + (write or 0) + tokens.output_tokens
+        details = tokens.output_tokens_details
+        deltas.append(
+            Usage(
+                input=tokens.input_tokens,
+                output=tokens.output_tokens,
+                total=total,
+                cached=cached,
+                cache_write=write,
+                reasoning=None if details is None else details.thinking_tokens,
+            )
+        )
+
+    def _fail(self, deltas: list[Delta], code: str, message: str) -> None:
+        deltas.append(Failed(code, message, retryable=code != "event_too_large", definite=False))
+        self._closed = True

@@ -1,0 +1,96 @@
+"""What one dialect refuses in a block, whatever stands around it: a profile against a block.
+
+The rules of a line, which need to know what came before, stand in `profile_rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from antiphon.core.blocks import (
+    AnyBlock,
+    File,
+    Image,
+    Outcome,
+    Reasoning,
+    Text,
+    ToolCall,
+    ToolResult,
+)
+from antiphon.core.profile import Profile
+
+
+class Problem(NamedTuple):
+    """A rule that a block breaks, and the sentence about it."""
+
+    code: str
+    message: str
+
+
+def particular(profile: Profile) -> bool:
+    """Whether the profile has any of the rules here."""
+    return (
+        profile.image_types is not None
+        or profile.file_types is not None
+        or profile.object_arguments
+        or profile.failures_speak
+        or profile.signed_reasoning
+        or not profile.blank_text
+    )
+
+
+def problems(profile: Profile, block: AnyBlock, *, mapped: bool) -> Iterator[Problem]:
+    """Yield what the dialect refuses about `block`; nothing that its adapter would put right."""
+    match block:
+        case ToolCall():
+            if profile.object_arguments and block.arguments.lstrip()[:1] not in ("", "{"):
+                yield Problem("malformed_item", "The arguments of a call are a JSON object here.")
+        case ToolResult():
+            yield from _result(profile, block, mapped=mapped)
+        case Image() | File():
+            yield from _media(profile, block)
+        case Reasoning():
+            if profile.signed_reasoning and not mapped:
+                yield from _reasoning(profile, block)
+        case _:
+            return
+
+
+def _result(profile: Profile, result: ToolResult, *, mapped: bool) -> Iterator[Problem]:
+    for part in result.content:
+        if isinstance(part, Text):
+            if not (profile.blank_text or mapped or part.text):
+                yield Problem(
+                    "empty_content",
+                    "A text in a result may not be empty here. Leave it out; a result without content is fine.",
+                )
+        else:
+            yield from _media(profile, part)
+    fine = result.outcome is Outcome.SUCCESS or bool(result.content)
+    if profile.failures_speak and not (mapped or fine):
+        yield Problem("empty_content", "A result that is an error says what went wrong.")
+
+
+def _media(profile: Profile, block: Image | File) -> Iterator[Problem]:
+    known = profile.image_types if type(block) is Image else profile.file_types
+    if known is None or block.data is None or block.media_type is None:
+        return
+    if block.media_type not in known:
+        yield Problem(
+            "block_not_allowed",
+            f"{block.media_type} is not taken here, only {', '.join(sorted(known))}.",
+        )
+
+
+def _reasoning(profile: Profile, block: Reasoning) -> Iterator[Problem]:
+    if block.opaque is None:
+        yield Problem(
+            "lost_signature",
+            "This thinking lacks its signature. Send the block as it came, or leave it out.",
+        )
+    elif block.opaque.profile != profile.name:
+        yield Problem(
+            "foreign_reasoning",
+            f"{block.opaque.profile} made this, and only it can read it. Leave it out.",
+        )
