@@ -15,6 +15,7 @@ from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import CallState, RunStatus
 from antiphon.engine.engine import Ask, Output
 from antiphon.engine.ports import NotSent
+from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function
 from antiphon.errors import Conflict, InvalidInput, NotFound, ProviderFailed, Refused
 from antiphon.library import CallsWaiting, Committed, Ended
@@ -242,8 +243,6 @@ async def test_a_queued_run_can_be_withdrawn(db: Path) -> None:
 
 
 async def test_a_full_queue_is_refused_and_nothing_is_lost(db: Path) -> None:
-    from antiphon.engine.settings import Settings
-
     hold = Hold()
     provider = ScriptedProvider([hold, *says("One.")], says("Two."))
     async with app_on(db, provider, settings=Settings(max_queued=1)) as app:
@@ -303,8 +302,6 @@ async def test_regenerate_asks_the_same_bytes_and_adds_a_sibling(db: Path) -> No
 
 
 async def test_a_failed_regenerate_leaves_the_good_answer_where_it_is(db: Path) -> None:
-    from antiphon.engine.settings import Settings
-
     provider = ScriptedProvider(says("Heron."), [NotSent("dns", "no")], says("Ahab."))
     async with app_on(db, provider, settings=Settings(retries=0)) as app:
         chat = await app.create()
@@ -321,8 +318,6 @@ async def test_a_failed_regenerate_leaves_the_good_answer_where_it_is(db: Path) 
 
 @pytest.mark.req("M139")
 async def test_asking_again_after_a_failure_copies_the_input(db: Path) -> None:
-    from antiphon.engine.settings import Settings
-
     provider = ScriptedProvider([NotSent("dns", "no")], says("Hi."))
     async with app_on(db, provider, settings=Settings(retries=0)) as app:
         chat = await app.create()
@@ -463,8 +458,6 @@ async def test_only_a_user_message_can_be_edited(db: Path) -> None:
 
 @pytest.mark.req("M140", "M142")
 async def test_the_last_model_call_allowed_offers_no_tools(db: Path) -> None:
-    from antiphon.engine.settings import Settings
-
     provider = ScriptedProvider(asks(("c1", "look", "{}")), says("Fog."))
     look = Function(name="look", run=lambda: "fog")
     async with app_on(db, provider, functions=[look], settings=Settings(max_model_calls=2)) as app:
@@ -472,6 +465,33 @@ async def test_the_last_model_call_allowed_offers_no_tools(db: Path) -> None:
         assert await talk(chat, "Look") == "Fog."
         assert b'"tool_choice":"none"' in provider.bodies[1]
         assert b'"tool_choice":"none"' not in provider.bodies[0]
+
+
+@pytest.mark.req("M141", "M142", "M146")
+async def test_at_the_limit_of_tool_calls_the_model_is_asked_once_more_without_tools(
+    db: Path,
+) -> None:
+    ran: list[int] = []
+    provider = ScriptedProvider(
+        asks(("c1", "look", "{}")),
+        asks(("c2", "look", "{}"), ("c3", "look", "{}")),
+        says("Fog and a buoy."),
+    )
+
+    def look() -> str:
+        ran.append(1)
+        return "fog"
+
+    tool = Function(name="look", run=look)
+    async with app_on(db, provider, functions=[tool], settings=Settings(max_tool_calls=2)) as app:
+        chat = await app.create()
+        run = await chat.send("Look")
+        assert (await run.result()).text == "Fog and a buoy."
+        assert [call.code for call in (await run.explain()).calls] == [None, None, "tool_limit"]
+        assert len(ran) == 2
+        assert [b'"tool_choice":"none"' in body for body in provider.bodies] == [False, False, True]
+        assert (await run.row()).end_code == "tool_limit"
+        assert [len(m.results) for m in await chat.line()] == [0, 0, 1, 0, 2, 0]
 
 
 async def test_events_tell_the_whole_answer_to_one_who_comes_late(db: Path) -> None:

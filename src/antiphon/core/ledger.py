@@ -33,6 +33,7 @@ OUTCOMES: Final = {
 }
 
 NOT_RUN: Final = "Not run: the run was canceled before this call began."
+OVER_LIMIT: Final = "Not run: this run has used up its tool calls. Answer with what you have."
 WAS_RUNNING: Final = (
     "Canceled while it was running. It may have taken effect; do not assume that it did not."
 )

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from antiphon.core.records import TERMINAL_CALL, Call, CallState, Run, Runner, RunStatus
+
+TOOL_LIMIT: Final = "tool_limit"
+"""Code of a call over the run's limit, and end code of a run that has reached it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,9 @@ def next_step(run: Run, calls: Sequence[Call], functions: frozenset[str]) -> Nex
         functions: Tools that this process can run.
     """
     if not calls:
-        # The last call allowed offers no tools; a model that has them must stop somewhere.
-        return CallModel(tools=run.committed + 1 < run.options.max_model_calls)
+        # At a limit no tools are offered; a model that has them must stop somewhere.
+        last = run.committed + 1 >= run.options.max_model_calls
+        return CallModel(tools=not last and run.end_code != TOOL_LIMIT)
     if all(call.state in TERMINAL_CALL for call in calls):
         return PlaceToolResults()
     ours = tuple(
@@ -75,6 +79,11 @@ def next_step(run: Run, calls: Sequence[Call], functions: frozenset[str]) -> Nex
     if any(call.state is CallState.UNKNOWN for call in calls):
         return AwaitOutputs("tool_unknown")
     return AwaitOutputs()
+
+
+def lasting(end_code: str | None) -> str | None:
+    """Return what of an end code holds on when the run goes on: a limit stays reached."""
+    return end_code if end_code == TOOL_LIMIT else None
 
 
 def over_limit(run: Run) -> bool:

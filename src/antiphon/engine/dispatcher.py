@@ -163,6 +163,7 @@ class Dispatcher:
             request=request,
             target=target,
             answer=answer,
+            max_calls=run.options.max_tool_calls,
         )
 
     def _acceptance(self, run: Run, operation: OperationId) -> Accept:
@@ -246,6 +247,7 @@ class Dispatcher:
             request=request,
             target=target,
             answer=run.answer or MessageId(self._world.new_id("msg_")),
+            max_calls=run.options.max_tool_calls,
         )
 
     # On the wire.

@@ -18,6 +18,7 @@ from antiphon.core.blocks import Message
 from antiphon.core.commands import Command, FinishCall, PlaceResults, PlaceRun
 from antiphon.core.ids import MessageId
 from antiphon.core.ledger import results_message
+from antiphon.core.loop import lasting
 from antiphon.core.placement import as_placed
 from antiphon.core.records import Call, Conversation, Run, RunStatus
 from antiphon.engine.world import World
@@ -115,7 +116,7 @@ def results_enter(
     )
     return Entering(
         commands=(command,) if last is None else (last, command),
-        run=replace(run, status=RunStatus.PENDING, leaf=message.id, end_code=None),
+        run=replace(run, status=RunStatus.PENDING, leaf=message.id, end_code=lasting(run.end_code)),
         conversation=replace(conversation, revision=conversation.revision + 1, slot=run.id),
         message=message,
     )

@@ -25,7 +25,14 @@ from antiphon.core.commands import (
 )
 from antiphon.core.dispatch import Denied
 from antiphon.core.ids import ConversationId, MessageId, RunId
-from antiphon.core.ledger import arguments_digest, invalid_arguments, text_result, unknown_tool
+from antiphon.core.ledger import (
+    OVER_LIMIT,
+    arguments_digest,
+    invalid_arguments,
+    text_result,
+    unknown_tool,
+)
+from antiphon.core.loop import TOOL_LIMIT
 from antiphon.core.manifest import Manifest, WireRequest
 from antiphon.core.records import Attempt, Call, Run, Runner, RunStatus
 from antiphon.engine.exchange import Answered, Broken, Outcome, Rejected, Unsent
@@ -51,6 +58,7 @@ class Accepted:
     request: WireRequest
     target: Target
     answer: MessageId
+    max_calls: int
     resent: int = 0
 
 
@@ -142,7 +150,14 @@ class Settlement:
     async def _commit(self, accepted: Accepted, answer: Answer) -> Stepped:
         world, attempt, manifest = self._world, accepted.attempt, accepted.manifest
         now_ms = world.clock.now_ms()
-        calls = tuple(self._new_call(call, accepted.target, answer) for call in answer.calls)
+        used = await self._calls_used(accepted) if answer.calls else 0
+        calls = tuple(
+            self._new_call(call, accepted.target, answer, allowed=used + n < accepted.max_calls)
+            for n, call in enumerate(answer.calls)
+        )
+        end_code = "length" if answer.truncated else None
+        if calls and used + len(calls) >= accepted.max_calls:
+            end_code = TOOL_LIMIT
         commit = CommitAnswer(
             conversation=accepted.conversation,
             now_ms=now_ms,
@@ -164,7 +179,7 @@ class Settlement:
             usage=answer.usage,
             finish=answer.finish,
             then=then_after(calls, paused=answer.paused),
-            end_code="length" if answer.truncated else None,
+            end_code=end_code,
         )
         together = await world.store.do_all(commit, *self._starts(accepted, calls))
         if not isinstance(together, Denied):
@@ -187,11 +202,19 @@ class Settlement:
                     now_ms=self._world.clock.now_ms(),
                 )
 
-    def _new_call(self, call: ToolCall, target: Target, answer: Answer) -> NewCall:
+    async def _calls_used(self, accepted: Accepted) -> int:
+        """Return how many calls the run has asked for before this answer."""
+        return len(await self._world.store.calls(accepted.conversation, accepted.run))
+
+    def _new_call(
+        self, call: ToolCall, target: Target, answer: Answer, *, allowed: bool
+    ) -> NewCall:
         """Return the ledger row to be born: who runs it, and what may happen twice."""
         function = self._world.functions.get(call.name)
         code, text = None, ""
-        if call.name not in target.checks:
+        if not allowed:
+            code, text = TOOL_LIMIT, OVER_LIMIT
+        elif call.name not in target.checks:
             code, text = "unknown_tool", unknown_tool(call.name, target.checks)
         elif call.call_id in answer.problems:
             code, text = "invalid_arguments", invalid_arguments(answer.problems[call.call_id])

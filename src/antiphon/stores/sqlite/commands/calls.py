@@ -17,6 +17,7 @@ from antiphon.core.commands import (
 from antiphon.core.dispatch import Condition, Denied
 from antiphon.core.events import CallChanged, RunChanged
 from antiphon.core.ids import CallId
+from antiphon.core.loop import lasting
 from antiphon.core.records import TERMINAL_CALL, Call, CallState, Run, RunStatus
 from antiphon.errors import InvalidInput
 from antiphon.stores.sqlite.commands.results import calls_at_leaf, insert_results
@@ -158,7 +159,11 @@ def place_results(tx: Transaction, command: PlaceResults) -> Run | Denied:
     if run.open:
         tx.change_conversation(c.number, slot=run.id)
         run = tx.change_run(
-            run, status=RunStatus.PENDING, end_code=None, node=fence.node, epoch=fence.epoch
+            run,
+            status=RunStatus.PENDING,
+            end_code=lasting(run.end_code),
+            node=fence.node,
+            epoch=fence.epoch,
         )
         if before != RunStatus.PENDING:
             events.append(RunChanged(run=run.id, status=RunStatus.PENDING))

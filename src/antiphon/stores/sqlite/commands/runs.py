@@ -19,6 +19,7 @@ from antiphon.core.commands import (
 from antiphon.core.dispatch import Condition, Denied
 from antiphon.core.events import DurableEvent, Placed, RunChanged
 from antiphon.core.ids import ConversationId, RunId
+from antiphon.core.loop import lasting
 from antiphon.core.placement import as_placed
 from antiphon.core.records import Run, RunStatus
 from antiphon.stores.sqlite.messages import insert_message, same_input
@@ -212,7 +213,7 @@ def let_wait(
     """Make a run waiting and take the slot from it."""
     free_slot(tx, number, run.id)
     tx.tell(command, number, RunChanged(run=run.id, status=RunStatus.WAITING, code=end_code))
-    return tx.change_run(run, status=RunStatus.WAITING, end_code=end_code)
+    return tx.change_run(run, status=RunStatus.WAITING, end_code=end_code or lasting(run.end_code))
 
 
 def free_slot(tx: Transaction, number: int, run: RunId) -> None:
