@@ -19,6 +19,7 @@ NO_KEY: Final = b""
 """For what is the same for everybody: adapters, profiles, rules."""
 
 MAX_JSON_DEPTH: Final = 128
+LONGEST_INT: Final = 640  # digits; no setting of the interpreter refuses so few
 
 
 class Hasher(Protocol):
@@ -87,7 +88,8 @@ def parse_exact(text: str) -> object:
     try:
         return json.loads(
             text,
-            parse_float=Decimal,
+            parse_float=_exact,
+            parse_int=_whole,
             parse_constant=_no_constant,
             object_pairs_hook=_unique_pairs,
         )
@@ -95,6 +97,18 @@ def parse_exact(text: str) -> object:
         raise InvalidInput("The JSON text is nested too deep.", code="too_deep") from None
     except ValueError as error:
         raise InvalidInput(f"Not JSON: {error}", code="invalid_json") from None
+
+
+def _exact(text: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        raise ValueError("an exponent is out of every range") from None
+
+
+def _whole(text: str) -> int | Decimal:
+    # Python reads no int of more than a few thousand digits from text; a Decimal takes them all.
+    return int(text) if len(text) <= LONGEST_INT else Decimal(text)
 
 
 def _no_constant(word: str) -> object:
