@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from contextlib import closing
@@ -88,7 +89,7 @@ def shorten_log(connection: sqlite3.Connection, path: Path) -> None:
     Readers hinder neither this nor each other: what they still need is copied the next time.
     """
     try:
-        long = path.with_name(path.name + "-wal").stat().st_size > LOG_BYTES
+        long = os.stat(f"{path}-wal").st_size > LOG_BYTES  # after every commit: no path objects
     except FileNotFoundError:
         return
     if long:
