@@ -106,10 +106,10 @@ async def _ours(db: Path, length: int) -> AsyncIterator[OneTurn]:
         engine = Engine(world)
         await engine.start()
         row = await engine.create_conversation()
-        writer = Writer(row.id, row.session)
-        said = islice(turns(), length // 4)
-        messages = [message for turn in said for message in writer.messages(turn)]
-        await engine.add_messages(row.id, messages, writer.leaf)
+        writer, said = Writer(row.id, row.session), islice(turns(), length // 4)
+        await engine.add_messages(
+            row.id, [message for turn in said for message in writer.messages(turn)], writer.leaf
+        )
         chat = await Antiphon(engine).conversation(row.id, ask=Ask())
 
         async def turn() -> None:

@@ -104,7 +104,7 @@ class MemoryTransport:
         on_written: Callable[[], None],
     ) -> Reply:
         """Take the bytes as a socket would, and answer at once."""
-        self.sent += len(request.body)
+        self.sent += sum(map(len, request.chunks))
         on_written()
         return _Reply(next(self._bodies))
 
