@@ -12,14 +12,26 @@ if TYPE_CHECKING:
     from antiphon.engine.ports import Clock, Entropy
 
 RANDOM_BITS: Final = 80
+STORE_BYTES: Final = 512
 
 
 class SystemEntropy:
-    """The operating system's generator: an id cannot be guessed from the one before."""
+    """The operating system's generator: an id cannot be guessed from the one before.
+
+    It is asked for a store of bytes at a time, each used once: a system call for every id lets
+    go of the interpreter, and on a busy process that costs more than the id.
+    """
+
+    def __init__(self) -> None:
+        self._unused = b""
 
     def bits(self, count: int) -> int:
         """Return a number of `count` random bits."""
-        return secrets.randbits(count)
+        size = (count + 7) // 8
+        if len(self._unused) < size:
+            self._unused = secrets.token_bytes(max(size, STORE_BYTES))
+        drawn, self._unused = self._unused[:size], self._unused[size:]
+        return int.from_bytes(drawn, "big") >> (8 * size - count)
 
     def fraction(self) -> float:
         """Return a number from 0 up to, not including, 1."""
