@@ -20,7 +20,7 @@ from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.recovery import Rung
 from antiphon.errors import InvalidInput, SequenceRejected
 from tests.golden import requests as golden
-from tests.support.lines import KEY, answer, asks, line, model, said, system, user
+from tests.support.lines import KEY, answer, asks, call, line, model, said, system, user
 
 CASES = {name: path for name, path in golden.cases() if name.startswith("anthropic/")}
 CLAUDE = registry.get("anthropic")
@@ -126,6 +126,21 @@ def test_a_copy_grows_apart_from_its_original() -> None:
         )
 
 
+def test_two_branches_put_their_own_system_text_to_the_top() -> None:
+    shared = line(system("s"), user("a"), model("b"))
+    left = CLAUDE.line(OLDER, TOOLS, key=KEY)
+    for message in shared:
+        left.feed(message)
+    right = left.copy()
+    whole = []
+    for made, word in ((left, "l"), (right, "r")):
+        branch = line(*shared, user(f"{word}1"), model(f"{word}2"), system(word), user(f"{word}3"))
+        for message in branch[len(shared) :]:
+            made.feed(message)
+        whole.append(rendered(*branch, policy=OLDER).request.body)
+    assert [left.finish().request.body, right.finish().request.body] == whole
+
+
 @given(st.lists(st.sampled_from([0, 1, 2, 3]), max_size=6))
 def test_asking_for_a_rendering_changes_nothing(asked: list[int]) -> None:
     made = CLAUDE.line(NEWER, TOOLS, key=KEY)
@@ -226,6 +241,8 @@ def test_what_cannot_be_mapped_is_refused() -> None:
     assert refusal(user(" ", "\n")) == "empty_content"
     assert refusal(system()) == "empty_sequence"
     assert refusal(user("a"), asks("1"), answer("1"), tools=()) == "tool_config_missing"
+    listed = asks(call("1", arguments="[1]"))
+    assert refusal(user("a"), listed, answer("1")) == "malformed_item"
     loose = (ToolDeclaration(name="look", parameters=raw("{}")),)
     assert refusal(user("a"), tools=loose) == "schema_unsupported"
 
@@ -238,6 +255,8 @@ def test_a_loop_that_thought_needs_its_thinking_while_thinking_is_enabled() -> N
     rendered(user("a"), *loop, policy=NEWER)  # adapts, or does not think at all
     rendered(user("a"), *loop, user("b"), policy=ENABLED)  # an older turn
     led = model(signed(), *asks("1").blocks)
+    again = (user("b"), asks("2"), answer("2"))
+    assert refusal(user("a"), led, answer("1"), *again, policy=ENABLED) == "thinking_missing"
     rendered(user("a"), led, answer("1"), asks("2"), answer("2"), policy=ENABLED)
 
 

@@ -243,6 +243,53 @@ def test_a_dialect_that_is_not_spoken_yet_is_recognised_and_named(
     assert err.startswith(f"error[profile_unavailable] at {dialect}:")
 
 
+CALLED = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+DECLARED = [{"name": "f", "input_schema": {"type": "object"}}]
+GOT = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "1"}]}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"system": "x"},
+        {"tools": DECLARED},
+        {"stop_sequences": ["x"]},
+        {"messages": [X, {"role": "assistant", "content": [CALLED]}, GOT], "tools": DECLARED},
+    ],
+)
+def test_an_anthropic_request_is_recognised_where_only_it_can_be_one(
+    lint: Any, fields: dict[str, Any]
+) -> None:
+    code, out, _ = lint({"messages": [X], **fields})
+    assert code == 0
+    assert "anthropic request" in out
+
+
+def test_a_request_that_could_be_either_can_be_named(lint: Any) -> None:
+    request = {"messages": [X, {"role": "assistant", "content": "y"}], "model": "claude-opus-5"}
+    assert lint(request)[0] == 0
+    code, out, _ = lint(request, "--from", "anthropic", "--json")
+    found = json.loads(out)["findings"]
+    assert (code, [(f["code"], f["at"]) for f in found]) == (
+        3,
+        [("must_end_with_user", "messages[1]")],
+    )
+
+
+def test_a_request_is_held_against_what_earlier_answers_left(lint: Any) -> None:
+    thought = {"type": "thinking", "thinking": "hm", "signature": "Eq=="}
+    request = {"messages": [X, {"role": "assistant", "content": [CALLED]}, GOT], "tools": DECLARED}
+    document = {"from": "anthropic", "request": request}
+    assert lint(document)[0] == 0
+    code, out, _ = lint({**document, "stored": {"committed_blocks": [thought, CALLED]}}, "--json")
+    found = json.loads(out)["findings"]
+    assert (code, [(f["code"], f["at"]) for f in found]) == (
+        3,
+        [("thinking_missing", "messages[1]")],
+    )
+    assert lint({**document, "stored": 5})[0] == 2
+
+
 # Our own graph.
 
 

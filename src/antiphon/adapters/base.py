@@ -182,6 +182,14 @@ class Adapter(Protocol):
             InvalidInput: It is no such request as a whole; `at` is the place.
         """
 
+    def compare(self, parsed: Parsed, stored: Mapping[str, object]) -> tuple[Finding, ...]:
+        """Return what is wrong with a request, held against what earlier answers left.
+
+        Args:
+            parsed: The request.
+            stored: What was kept of the answers before it, as `antiphon lint` takes it.
+        """
+
 
 def render(
     adapter: Adapter,

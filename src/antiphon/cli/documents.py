@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -41,6 +41,7 @@ class Document:
         request_at: Where in the file the request stands; its places follow this.
         target: The profile that it is meant for, or None.
         facts: What is known of the model behind the target.
+        stored: What was kept of earlier answers, to be sent back.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Document:
     request_at: str = ""
     target: str | None = None
     facts: Mapping[str, object]
+    stored: Mapping[str, object] = field(default_factory=dict)
 
 
 def read_bytes(path: str) -> bytes:
@@ -140,6 +142,9 @@ def _combined(value: Mapping[str, object], name: str, text: str) -> Document:
     facts = value.get("model_profile") or {}
     if not isinstance(facts, dict):
         raise InvalidInput("Facts are a JSON object.", code="wrong_shape", at="model_profile")
+    stored = value.get("stored") or {}
+    if not isinstance(stored, dict):
+        raise InvalidInput("What is stored is a JSON object.", code="wrong_shape", at="stored")
     return Document(
         name=name,
         text=text,
@@ -150,6 +155,7 @@ def _combined(value: Mapping[str, object], name: str, text: str) -> Document:
         graph_at="graph",
         target=_word(value, "target"),
         facts=facts,
+        stored=stored,
     )
 
 

@@ -59,17 +59,18 @@ def judge(document: Document, *, source: str | None, profile: str | None) -> Ver
             target, {**parsed.facts, **document.facts} if as_it_stands else document.facts
         )
         rules: Profile | None = adapter.profile
+        lost = adapter.compare(parsed, document.stored) if as_it_stands else ()
         what, at = f"{dialect} request", document.request_at
     else:
         parsed = read_graph(document.graph)
-        as_it_stands = False
+        as_it_stands, lost = False, ()
         named = profile or document.target
         rules = registry.get(named, document.facts).profile if named else None
         what = f"graph for {named}" if named else "graph"
         at = document.graph_at
     return Verdict(
         what=f"{what}, {len(parsed.messages) + len(parsed.findings)} messages",
-        findings=_findings(parsed, rules, as_it_stands=as_it_stands),
+        findings=ordered([*_findings(parsed, rules, as_it_stands=as_it_stands), *lost]),
         at=at,
         uncarried=parsed.uncarried,
     )

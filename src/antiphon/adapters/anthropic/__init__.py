@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from antiphon.adapters.anthropic import errors, parse, read
+from antiphon.adapters.anthropic import errors, kept, parse, read
 from antiphon.adapters.anthropic.profile import (
     ANTHROPIC,
     WIRE_FACTS,
@@ -18,6 +18,7 @@ from antiphon.adapters.anthropic.profile import (
 from antiphon.adapters.anthropic.render import AnthropicLine
 from antiphon.adapters.base import HttpVerdict, Parsed, Reader
 from antiphon.core.digests import NO_KEY, digest
+from antiphon.core.findings import Finding
 from antiphon.core.ids import ConversationId
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.profile import Profile, with_facts
@@ -86,6 +87,10 @@ class Anthropic:
     def parse(self, request: Mapping[str, object]) -> Parsed:
         """Return a client's request as our graph."""
         return parse.parse(request)
+
+    def compare(self, parsed: Parsed, stored: Mapping[str, object]) -> tuple[Finding, ...]:
+        """Return what of the thinking that was kept is missing, or not what came."""
+        return tuple(kept.findings(parsed, stored))
 
 
 __all__ = ["Anthropic"]

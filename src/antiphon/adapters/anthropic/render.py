@@ -216,7 +216,7 @@ class AnthropicLine:
             for _, later in self._later:
                 self._seal(_message("system", later))
             self._later.clear()
-        self._speaker, self._turn = speaker, content.copy()
+        self._speaker, self._turn = speaker, content
 
     def _seal(self, piece: bytes) -> None:
         if self._sealed:

@@ -17,6 +17,7 @@ from antiphon.adapters.openai_chat.profile import (
 )
 from antiphon.adapters.openai_chat.render import ChatLine
 from antiphon.core.digests import NO_KEY, digest
+from antiphon.core.findings import Finding
 from antiphon.core.ids import ConversationId
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.profile import Profile, with_facts
@@ -82,6 +83,10 @@ class OpenAIChat:
     def parse(self, request: Mapping[str, object]) -> Parsed:
         """Return a client's request as our graph."""
         return parse.parse(request)
+
+    def compare(self, parsed: Parsed, stored: Mapping[str, object]) -> tuple[Finding, ...]:
+        """Return nothing: on this wire nothing comes that has to go back."""
+        return ()
 
 
 __all__ = ["OpenAIChat"]
