@@ -119,7 +119,7 @@ class Dispatcher:
             if accepted is not None:
                 return accepted
             run = await store.run(run.conversation, run.id)
-            if not run.open:
+            if not run.open or not self._world.owns(run):
                 return run
         return await self._settlement.end(run.id, run.conversation, "conversation_busy")
 

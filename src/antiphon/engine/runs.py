@@ -150,7 +150,7 @@ class Worker:
     async def _claimed(self, run: Run) -> Run | None:
         if not loop.may_go_on(run):
             return None
-        if run.node == self._world.fence.node and run.epoch == self._world.fence.epoch:
+        if self._world.owns(run):
             return run if run.status is RunStatus.PENDING else None
         claimed = await self._world.store.do(
             ClaimRun(
@@ -216,6 +216,8 @@ class Worker:
                         run, control, tools=tools, entering=entering
                     )
                     run, entering = stepped.run, None
+                    if not self._world.owns(run):
+                        return  # another node was there first
                     if run.status is RunStatus.PENDING and run.committed == made:
                         raise InternalError("A model call came to nothing.", at=run.id)
                     if stepped.started:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from antiphon.core.commands import Fence
+from antiphon.core.records import Run
 from antiphon.engine.entropy import Ids
 from antiphon.engine.lines import LineCache
 from antiphon.engine.live import Broker
@@ -32,6 +33,10 @@ class World:
     lines: LineCache
     fence: Fence
     functions: Mapping[str, Function] = field(default_factory=dict)
+
+    def owns(self, run: Run) -> bool:
+        """Say whether the run was placed or claimed by this engine, and by nobody since."""
+        return (run.node, run.epoch) == (self.fence.node, self.fence.epoch)
 
     def new_id(self, prefix: str) -> str:
         """Return a new id with `prefix` that sorts by time."""
