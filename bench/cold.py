@@ -39,7 +39,7 @@ async def figures(*, quick: bool) -> AsyncIterator[Figure]:
 
         costs = await interleaved(
             {"read": read, "ready": ready, "floor": lambda: _read_floor(floor)},
-            3 if quick else 11,
+            2 if quick else 11,
             warm_up=1,
         )
     name, unit = "floor: read every row, json.loads", "CPU ms"

@@ -30,14 +30,14 @@ from bench.provider import MemoryTransport
 from bench.talk import SCHEMA, Turn, Writer, chat_form, item_form, turns, words
 
 SHORT, LONG = 10, 10_000
-TURNS_IN_A_ROW = 5
+TURNS_IN_A_ROW = 4
 
 OneTurn: TypeAlias = Callable[[], Awaitable[None]]
 
 
 async def figures(*, quick: bool) -> AsyncIterator[Figure]:
     """Yield what a turn costs at 10 and at 10,000 messages."""
-    rounds = 4 if quick else 20
+    rounds = 3 if quick else 20
     short, long = await _measured(SHORT, rounds), await _measured(LONG, rounds)
     ours, session, floor = "ours", "openai-agents SQLiteSession", "floor: 4 commits, 4 rows"
     unit = "bytes a turn"
@@ -90,6 +90,7 @@ async def _measured(length: int, rounds: int) -> dict[str, list[Cost]]:
                 ),
             },
             rounds,
+            warm_up=1,
             times=TURNS_IN_A_ROW,
         )
 

@@ -48,7 +48,7 @@ async def figures(*, quick: bool) -> AsyncIterator[Figure]:
 
     client, kept = openai_client()
     body = {"model": "bench", "messages": chat}
-    rounds = 3 if quick else 12
+    rounds = 2 if quick else 12
 
     def through_sdk() -> bytes:
         client.chat.completions.create(model="bench", messages=chat)  # type: ignore[arg-type] # plain dicts are allowed

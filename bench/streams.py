@@ -25,7 +25,7 @@ EDIT = {"type": "object", "properties": {"edits": {"type": "array"}}, "required"
 
 async def figures(*, quick: bool) -> AsyncIterator[Figure]:
     """Yield what the assembler costs beside the SDKs' helpers and a bare decoder."""
-    async for line in _text(rounds=2 if quick else 7):
+    async for line in _text(rounds=1 if quick else 7):
         yield line
     async for line in _arguments(rounds=1 if quick else 3):
         yield line

@@ -40,7 +40,7 @@ OneCall: TypeAlias = Callable[[int], Awaitable[object]]
 async def figures(*, quick: bool) -> AsyncIterator[Figure]:
     """Yield calls a second, durable and not, ours and the floor's."""
     note(f"throughput: {CONCURRENCY} conversations at once")
-    rounds, seconds = (2, 1.0) if quick else (5, 3.0)
+    rounds, seconds = (2, 0.7) if quick else (5, 3.0)
     async with AsyncExitStack() as stack:
         place = Path(stack.enter_context(TemporaryDirectory(prefix="bench-")))
         url = await stack.enter_async_context(_upstream())
