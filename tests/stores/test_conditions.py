@@ -579,8 +579,11 @@ def test_a_condition_forgotten_in_the_sql_is_noticed(
     fragment: str,
     answer: Callable[[World, Event], State | Denied],
     monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.setitem(conditions.CONDITIONS, condition, fragment)
+    request.addfinalizer(conditions.update.cache_clear)
+    conditions.update.cache_clear()
     for _, world, event in cases(condition):
         try:
             said = answer(world, event)

@@ -388,13 +388,15 @@ async def test_a_checkpoint_that_fails_harms_nobody(bench: Bench) -> None:
 
 
 async def test_a_store_that_disagrees_with_the_table_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     store = await open_sqlite(tmp_path / "a.db")
     talk = await Talk.begin(store)
     await talk.placed()
     await talk.do(talk.prepare("run_1", "op_1", base="m1", revision=1, answer="a1"))
     monkeypatch.setitem(conditions.CONDITIONS, Condition.REVISION, "0")
+    request.addfinalizer(conditions.update.cache_clear)
+    conditions.update.cache_clear()
     with pytest.raises(InternalError) as caught:
         await store.do(talk.accept("op_1"))
     assert (caught.value.code, caught.value.at) == ("table_mismatch", "op_1")

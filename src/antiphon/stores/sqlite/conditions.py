@@ -9,6 +9,7 @@ out of its statement. NULLs compare with IS: an unknown must never count as equa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Final
 
 from antiphon.core.dispatch import Condition, Effect, Row
@@ -88,7 +89,8 @@ def where(conditions: Iterable[Condition]) -> str:
 _JOINED: Final = "m.place = a.manifest AND r.place = m.run AND c.number = m.place >> 32"
 
 
-def update(row: Row, assignments: Iterable[str]) -> str:
+@cache
+def update(row: Row, *assignments: str) -> str:
     """Return the statement that moves an attempt by `row`, and by nothing else.
 
     It returns the attempt's own columns; no row means that a condition does not hold.

@@ -108,6 +108,7 @@ class Recent:
                 self._held.pop(conversation, None)
             else:
                 self._of(conversation).standing = new
+                self._held.move_to_end(conversation)
         while len(self._held) > CONVERSATIONS:
             self._held.popitem(last=False)
 
@@ -115,7 +116,6 @@ class Recent:
         held = self._held.get(conversation)
         if held is None:
             held = self._held[conversation] = _Held()
-        self._held.move_to_end(conversation)
         return held
 
     def standing(self, conversation: ConversationId) -> Standing | None:

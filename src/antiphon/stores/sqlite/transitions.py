@@ -121,10 +121,8 @@ def move(
     tx.flush()  # the conditions compare what stands in the database
     parameters = claim.parameters(attempt)
     for row in ROWS[event]:
-        sets = [*assignments]
-        if row.target in _TIMES:
-            sets.append(_TIMES[row.target])
-        own = tx.one(update(row, sets), parameters)
+        times = (_TIMES[row.target],) if row.target in _TIMES else ()
+        own = tx.one(update(row, *assignments, *times), parameters)
         if own is not None:
             _move_conversation(tx, attempt, row)
             return Moved(row, tx.keep_attempt(attempt.moved(own)))
