@@ -5,30 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from antiphon.core.blocks import Role, Status
 from antiphon.core.records import OPEN_RUN
-from tests.cases.assertions import REQUEST_KEYS
-from tests.cases.facts import Asked, Facts, Rows, Said, read_rows
-from tests.cases.files import Case
-from tests.cases.player import Start
-from tests.cases.probe import follow_up
-from tests.cases.provider import Exchange, HeldProvider
+from tests.cases.facts import Said
+from tests.cases.looking import Looking
+from tests.cases.played import ARRIVAL_S, ENDED, RunOf
 from tests.cases.screens import Screen
-from tests.cases.stage import Refused, Stage
-from tests.support.clock import START_MS
+from tests.cases.stage import Refused
 
-TRIES: Final = 12
-ARRIVAL_S: Final = 10.0
-RETRIES: Final = 4
-GRACE_S: Final = 2.5
-NEXT_KEYS: Final = REQUEST_KEYS | {"history_contains_partial", "terminates"}
-ENDED: Final = {"success", "error", "canceled"}
 SECONDS: Final = {"seconds": 1.0, "s": 1.0, "ms": 0.001, "minutes": 60.0, "hours": 3600.0}
-
 
 STATUSES: Final = {
     "success": "success",
@@ -42,113 +29,8 @@ STATUSES: Final = {
 }
 
 
-@dataclass(slots=True)
-class RunOf:
-    """A run of the case. `chain` are the stored runs that stood for it, the newest last."""
-
-    name: str
-    conversation: str
-    chain: list[str] = field(default_factory=list)
-    attempt: int = 1
-    exchanges: list[tuple[int, Exchange]] = field(default_factory=list)
-    refused: str | None = None
-    worker: str | None = None
-    answers: list[str] = field(default_factory=list)
-    """Names that the case gives to what this run was going to answer."""
-
-    @property
-    def id(self) -> str:
-        return self.chain[-1]
-
-    @property
-    def live(self) -> Exchange | None:
-        """The request that waits for its answer, if there is one."""
-        newest = self.exchanges[-1][1] if self.exchanges else None
-        return newest if newest is not None and newest.reachable else None
-
-    def of_attempt(self, number: int) -> Exchange | None:
-        """Return the newest request of an attempt."""
-        found = [exchange for attempt, exchange in self.exchanges if attempt == number]
-        return found[-1] if found else None
-
-
-class Play:
+class Play(Looking):
     """One case under way."""
-
-    def __init__(self, case: Case, folder: Path) -> None:
-        self._given = case.given
-        self._steps: list[dict[str, Any]] = case.given["steps"]
-        self._position = 0
-        self._db = folder / "case.db"
-        self._effects = folder / "effects"
-        self._provider = HeldProvider()
-        self._screens: dict[str, Screen] = {}
-        self._stage = Stage(folder, self._shown)
-        self._runs: dict[str, RunOf] = {}
-        self._said: dict[str, Said] = {}
-        self._names: dict[str, str] = {}
-        self._committed: set[str] = set()
-        self._conversations: list[str] = []
-        self._touched: str | None = None
-        self._taken_up: dict[str, list[str]] = {}
-        self._call_runs: dict[str, RunOf] = {}
-        self._outputs: dict[str, dict[str, Any]] = {}
-        self._by_client: dict[str, int] = {}
-        self._meanwhile: list[dict[str, Any]] = []
-        self._errors: list[str] = []
-        self._asked_again = 0
-        self._at_the_door = 0
-        self._now_ms = START_MS
-        self.notes: list[str] = []
-
-    async def __aenter__(self) -> Self:
-        await self._provider.__aenter__()
-        try:
-            await self._stage.start(self._start())
-        except BaseException:
-            await self._provider.__aexit__()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stage.kill()
-        await self._provider.__aexit__()
-
-    # What the case needs to begin.
-
-    def _start(self) -> Start:
-        steps, tools = self._steps, self._given.get("tools") or {}
-        names = [step["id"] for step in steps if step["op"] == "conversation"] or ["c1"]
-        asked = [c for step in steps for c in step.get("tool_calls") or ()]
-        begun = {s["call"] for s in steps if s["op"] in ("tool_started", "tool_effect")}
-        # Calls that are answered one by one are the engine's to run; a client brings all at once.
-        several = [s["tool_calls"] for s in steps if len(s.get("tool_calls") or ()) > 1]
-        ours = {c["name"] for c in asked if c["id"] in begun} | {
-            c["name"] for calls in several for c in calls
-        }
-        answered = {s["call"] for s in steps if s["op"] == "tool_result"}
-        ours |= {c["name"] for c in asked if c["name"] in tools and c["id"] in answered}
-        facts = {
-            name: {
-                "read_only": not tools.get(name, {}).get("side_effect", True),
-                "idempotent": bool(tools.get(name, {}).get("idempotent", False)),
-            }
-            for name in sorted(ours)
-        }
-        retried = any(step["op"] == "retry" for step in steps)
-        return Start(
-            db=str(self._db),
-            effects=str(self._effects),
-            now_ms=self._now_ms,
-            base_urls={name: self._provider.base_url(name) for name in names},
-            functions=facts,
-            client_tools=sorted({c["name"] for c in asked} - ours),
-            retries=RETRIES if retried else 0,
-            resend=retried,
-            closing_ends=not any(_leaves_unknown(step) for step in steps),
-        )
-
-    # Steps.
 
     async def step(self, position: int) -> None:
         """Do what stands at a position of the case.
@@ -183,9 +65,7 @@ class Play:
                 run = self._runs.setdefault(step["run"], RunOf(step["run"], self._conversation()))
                 run.refused = refused.code
 
-    def _conversation(self) -> str:
-        """Return the conversation that steps mean which name none."""
-        return self._touched or self._conversations[-1]
+    # What people do.
 
     async def step_conversation(self, step: dict[str, Any]) -> None:
         name = step["id"]
@@ -280,7 +160,7 @@ class Play:
         stored = [self._names.get(name, name) for name in names]
         await self._stage.do("delete", conversation=conversation, messages=stored)
 
-    # Steps of the provider.
+    # What the provider does.
 
     async def step_state(self, step: dict[str, Any]) -> None:
         run, to = self._runs[step["run"]], step["to"].upper()
@@ -441,54 +321,7 @@ class Play:
             run.attempt += 1
         await self._demand(run)
 
-    async def _exchange(self, run: RunOf, attempt: int | None) -> Exchange | None:
-        """Return the request that an attempt waits with, sent if it is still held.
-
-        None where that attempt waits for nothing: it never began, or is over.
-        """
-        if not run.chain:
-            return None
-        wanted = run.attempt if attempt is None else attempt
-        if wanted < run.attempt:
-            return run.of_attempt(wanted)
-        if wanted > run.attempt:
-            run.attempt = wanted
-            if run.live is not None:
-                run.exchanges[-1] = (wanted, run.live)
-        return run.live or await self._demand(run) or run.of_attempt(wanted)
-
-    async def _demand(self, run: RunOf, *, until: str = "SENT") -> Exchange | None:
-        """Open the gates until the run's next request has left; return it."""
-        for _ in range(TRIES):
-            held = (await self._quiet())["held"]
-            if f"accept {run.id}" in held:
-                await self._stage.do("open", gate=f"accept {run.id}")
-            elif f"send {run.id}" in held:
-                return None if until == "DISPATCHING" else await self._let_send(run)
-            elif run.live is not None:
-                return run.live
-            else:
-                row = await self._row(run.id)
-                if row["status"] != "pending":
-                    return None
-                if row["attempt"] == "FAILED":
-                    await self._stage.do("advance", seconds=1.0)  # the pause before a retry
-        return None
-
-    async def _let_send(self, run: RunOf) -> Exchange | None:
-        seen = len(self._provider.of(run.conversation))
-        await self._stage.do("open", gate=f"send {run.id}")
-        async with asyncio.timeout(ARRIVAL_S):
-            while len(self._provider.of(run.conversation)) == seen:
-                came = await self._provider.changed(0.05)
-                if not came and (await self._row(run.id))["status"] in ENDED:
-                    return None  # it was canceled: nothing leaves any more
-        exchange = self._provider.of(run.conversation)[-1]
-        run.exchanges.append((run.attempt, exchange))
-        await self._quiet()
-        return exchange
-
-    # Tools.
+    # What tools do.
 
     async def step_tool_started(self, step: dict[str, Any]) -> None:
         if not await self._open(f"call {step['call']}"):
@@ -523,15 +356,6 @@ class Play:
         if not self._is_function(call):
             self._by_client[call] = 1
         del self._outputs[run.id]
-
-    def _is_function(self, call_id: str) -> bool:
-        names = [
-            call["name"]
-            for step in self._steps
-            for call in step.get("tool_calls") or ()
-            if call["id"] == call_id
-        ]
-        return bool(names) and names[-1] in self._start().functions
 
     async def _open(self, gate: str) -> bool:
         opened: bool = await self._stage.do("open", gate=gate)
@@ -595,158 +419,6 @@ class Play:
             await self._stage.do(
                 "follow", client=screen.client, conversation=conversation, after=row["seq"] - 1
             )
-
-    def _shown(self, client: str, shown: dict[str, Any]) -> None:
-        screen = self._screens[client]
-        if screen.connected:
-            screen.take(shown)
-
-    # Looking.
-
-    async def release(self) -> None:
-        """Hold no run back any more: the case has nothing further to say about when it goes on."""
-        for run in self._runs.values():
-            if run.chain and self._stage.alive and run.live is None:
-                await self._demand(run)
-
-    async def look(self, *expects: dict[str, Any]) -> Facts:
-        """Return what can be seen now; `expects` say what has to be looked at closely."""
-        keys = {key for expect in expects for key in expect}
-        if "model_calls" in keys:
-            await self.release()
-        if keys & {"quarantined", "quarantined_at_least"}:
-            await self._let_grace_pass()
-        asked: dict[str, Asked] = {}
-        for expect in expects:
-            name = expect.get("request_of")
-            if name is None and not expect.keys() & NEXT_KEYS:
-                continue
-            if name is None or name == "next":
-                asked["next"] = asked.get("next") or await self._next()
-            else:
-                asked[name] = await self._request(name)
-        rows = await self._rows()
-        errors, self._errors = self._errors, []
-        return Facts(
-            rows=rows,
-            names={**self._names, **self._kept_names(rows)},
-            said=dict(self._said),
-            committed=set(self._committed),
-            runs={name: list(run.chain) for name, run in self._runs.items() if run.chain},
-            refused_runs={n: r.refused for n, r in self._runs.items() if r.refused},
-            asked=asked,
-            bodies=[exchange.body for exchange in self._provider.exchanges],
-            repeated=self._repeated(),
-            executions=self._executions(),
-            screens={name: screen.text() for name, screen in self._screens.items()},
-            screen_problems=self._screen_problems(),
-            errors=errors,
-            at_the_door=self._at_the_door,
-            kept_texts=self._kept_texts(rows),
-        )
-
-    async def _let_grace_pass(self) -> None:
-        """Let the engine hang up on what was canceled: what was on its way has arrived by then."""
-        for run in self._runs.values():
-            if self._stage.alive and run.live and (await self._row(run.id))["status"] in ENDED:
-                await self._stage.do("advance", seconds=GRACE_S)
-                return
-
-    async def _next(self) -> Asked:
-        return await follow_up(self._start(), self._conversation(), self._now_ms)
-
-    async def _request(self, name: str) -> Asked:
-        run = self._runs.get(name)
-        if run is None or run.refused is not None:
-            return Asked(error=run.refused if run is not None else "no such run")
-        if self._stage.alive and run.live is None:
-            await self._demand(run)
-        if run.exchanges:
-            return Asked(run.exchanges[-1][1])
-        row = await self._row(run.id)
-        return Asked(error=row["error_code"] or row["status"])
-
-    def _kept_names(self, rows: dict[str, Rows]) -> dict[str, str]:
-        """Name what a canceled run left for people as the case names what it would have said."""
-        found: dict[str, str] = {}
-        for run in self._runs.values():
-            for message in rows[run.conversation].tree if run.answers else ():
-                if message.run in run.chain and message.status is Status.CANCELED:
-                    name = run.answers[-1]
-                    if name not in self._names:
-                        found[name] = message.id
-        return found
-
-    def _kept_texts(self, rows: dict[str, Rows]) -> dict[str, str]:
-        return {
-            run.name: message.text
-            for run in self._runs.values()
-            for message in rows[run.conversation].tree
-            if message.run in run.chain and message.status is Status.CANCELED
-        }
-
-    def _repeated(self) -> bool:
-        bodies = [exchange.body for exchange in self._provider.exchanges]
-        again = len(bodies) - len(set(bodies))
-        return again > self._asked_again or any(n > 1 for n in self._executions().values())
-
-    def _executions(self) -> dict[str, int]:
-        found = dict(self._by_client)
-        if self._effects.exists():
-            for line in self._effects.read_text(encoding="utf-8").splitlines():
-                note = json.loads(line)
-                if note["what"] == "started":
-                    found[note["call"]] = found.get(note["call"], 0) + 1
-        return found
-
-    def _screen_problems(self) -> list[str]:
-        problems = []
-        for screen in self._screens.values():
-            problems += [f"{screen.client}: {problem}" for problem in screen.problems]
-            run = next((r for r in self._runs.values() if screen.run in r.chain), None)
-            if run is not None and run.live is not None and screen.connected:
-                said = run.live.text[screen.hides :]
-                if screen.text() != said:
-                    shown = screen.text()
-                    problems.append(f"{screen.client} shows {shown!r} where {said!r} was said")
-        return problems
-
-    # Small things.
-
-    async def _quiet(self) -> dict[str, Any]:
-        quiet: dict[str, Any] = await self._stage.do("quiet")
-        self._now_ms = quiet["now_ms"]
-        for failure in quiet["failures"]:
-            self._note(f"the engine failed: {failure}")
-        return quiet
-
-    async def _row(self, run: str) -> dict[str, Any]:
-        row: dict[str, Any] = await self._stage.do("row", run=run)
-        return row
-
-    async def _rows(self) -> dict[str, Rows]:
-        return await read_rows(self._db, self._conversations)
-
-    def _conversation_of(self, step: dict[str, Any], message: str) -> str:
-        said = self._said.get(message)
-        if said is not None:
-            return said.conversation
-        return str(step.get("conversation") or self._conversation())
-
-    def _note(self, text: str) -> None:
-        if text not in self.notes:
-            self.notes.append(text)
-
-
-def _leaves_unknown(step: dict[str, Any]) -> bool:
-    """Say whether after this step nobody knows whether the provider still works.
-
-    Such a provider is one whose work does not end with the connection; with any other an attempt
-    whose connection broke is known to be over.
-    """
-    if step["op"] == "state":
-        return bool(step["to"].upper() == "UNKNOWN")
-    return bool(step["op"] == "fail" and not step.get("terminated"))
 
 
 def _fields(message: dict[str, Any]) -> dict[str, Any]:
