@@ -114,7 +114,10 @@ class Terminal:
         """Wait until the screen shows `wanted` and not `gone`; return it."""
         end = time.monotonic() + PATIENCE_S
         while not (wanted in str(self.screen) and (gone is None or gone not in str(self.screen))):
-            if not self._read(end):
+            alive = self.process.poll() is None
+            if not self._read(min(end, time.monotonic() + 0.1)) and (
+                not alive or time.monotonic() > end
+            ):
                 raise AssertionError(f"{wanted!r} never came. The screen:\n{self.screen}")
         return str(self.screen)
 
