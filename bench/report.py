@@ -19,10 +19,30 @@ and how, stands in [`bench/README.md`](../bench/README.md).
 {when}, {machine}, Python {python}, SQLite {sqlite}; {rivals}.
 {effort}
 The machine is shared with others: read the ratios, which compare medians of one run, and not
-the milliseconds. A goal that is missed says so.
+the milliseconds. Lines marked *aim* say where we want to be, lines marked *floor* how far we are
+from the least that anybody could do.
 
 | goal | what | ours | beside it | | ratio | target | met |
 |---|---|---:|---:|---|---:|---|---|
+"""
+
+FOOT = """
+## Where it falls short
+
+What is missed is missed for these reasons, and none of them is a surprise waiting for you:
+
+- **G10, CPU of a warm turn.** It does not grow with the conversation, and that was the point; but
+  a turn is thirteen commands, some 75 statements and five flushed commits in Python, where the
+  rival that reads ten thousand messages spends its time in one C function. What is left is spread
+  thin: no function takes more than a twentieth of it.
+- **G11, a cold conversation.** Reading ten thousand messages back costs what the floor costs. Ready
+  to dispatch means more: each message is digested, judged by every rule, rendered and hashed, some
+  25 microseconds each. It is paid once a conversation and process.
+- **G9, bytes.** Within the goal, above the aim: a turn touches some fifteen trees (the ledger, the
+  manifests, the indexes behind each invariant), and SQLite writes whole pages. With checkpoints
+  counted in, which copy every page once more, the distance to the bare floor is smaller.
+- **G3, throughput.** Durability costs next to nothing, since commits are shared and our own work is
+  what limits us; beside a bare HTTP client with four rows a call we are several times dearer.
 """
 
 RIVALS = ("openai", "anthropic", "openai-agents", "orjson", "msgspec")
@@ -38,7 +58,7 @@ def page(figures: Iterable[Figure], *, quick: bool) -> str:
         rivals=", ".join(f"{name} {version(name)}" for name in RIVALS),
         effort="This was a quick run, with few samples.\n" if quick else "",
     )
-    return head + "".join(f"{_row(figure)}\n" for figure in figures)
+    return head + "".join(f"{_row(figure)}\n" for figure in figures) + FOOT
 
 
 def _row(f: Figure) -> str:

@@ -3,7 +3,7 @@
 One JSON object a line on standard output, what is going on on standard error. A goal that is
 missed is a figure like any other; the exit code is not 0 only where a measurement failed.
 
-    make bench                       about five minutes
+    make bench                       about three minutes
     make bench ARGS=--quick          under a minute, for CI: fewer samples, the same lines
     make bench ARGS="--only G12,G16"
     make bench ARGS="--write docs/performance.md"
