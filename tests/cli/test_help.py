@@ -1,0 +1,49 @@
+"""Every command and option says what it does, and the pages say the same."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from antiphon.cli import COMMANDS, cli
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def command(name: str) -> click.Command:
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_documents_itself_and_every_option(name: str) -> None:
+    found = command(name)
+    assert found.help
+    options = [parameter for parameter in found.params if isinstance(parameter, click.Option)]
+    assert [o.name for o in options if not o.help] == []
+    told = found.get_help(click.Context(found, info_name=name))
+    for parameter in found.params:
+        assert parameter.opts[-1] in told or (parameter.human_readable_name in told)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_can_tell_its_result_as_json(name: str) -> None:
+    flags = {opt for parameter in command(name).params for opt in parameter.opts}
+    assert "--json" in flags
+
+
+@pytest.mark.parametrize("script", ["check_cli.py", "check_chat.py"])
+def test_the_page_is_what_the_commands_say(script: str) -> None:
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / script)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
