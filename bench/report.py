@@ -32,7 +32,7 @@ FOOT = """
 What is missed is missed for these reasons, and none of them is a surprise waiting for you:
 
 - **G10, CPU of a warm turn.** It does not grow with the conversation, and that was the point; but
-  a turn is thirteen commands, some 75 statements and five flushed commits in Python, where the
+  a turn is sixteen commands, some 75 statements and five flushed commits in Python, where the
   rival that reads ten thousand messages spends its time in one C function. What is left is spread
   thin: no function takes more than a twentieth of it.
 - **G11, a cold conversation.** Reading ten thousand messages back costs what the floor costs. Ready
@@ -41,7 +41,7 @@ What is missed is missed for these reasons, and none of them is a surprise waiti
 - **G9, bytes.** Within the goal, above the aim: a turn touches some fifteen trees (the ledger, the
   manifests, the indexes behind each invariant), and SQLite writes whole pages. With checkpoints
   counted in, which copy every page once more, the distance to the bare floor is smaller.
-- **G3, throughput.** Durability costs next to nothing, since commits are shared and our own work is
+- **G3, throughput.** Durability costs little, since commits are shared and our own work is
   what limits us; beside a bare HTTP client with four rows a call we are several times dearer.
 """
 
