@@ -48,6 +48,15 @@ class Screen:
             self._put(text[0])
             text = text[1:]
 
+    def reflow(self, columns: int) -> None:
+        """Break rows that are too long now, as terminals do when their window gets narrower."""
+        broken: list[list[str]] = []
+        for number, row in enumerate(self.rows):
+            if number == self.row:
+                self.row, self.column = len(broken) + self.column // columns, self.column % columns
+            broken += [row[n : n + columns] for n in range(0, len(row), columns)] or [[]]
+        self.rows = broken
+
     def _obey(self, numbers: str, letter: str) -> None:
         first = int(numbers or 1) if numbers.isdigit() or not numbers else 0
         match letter:
@@ -109,6 +118,11 @@ class Terminal:
     def send(self, text: str) -> None:
         """Press these keys."""
         os.write(self.fd, text.encode())
+
+    def resize(self, columns: int) -> None:
+        """Make the window this wide, or rather this narrow."""
+        self.screen.reflow(columns)
+        ioctl(self.slave, TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
 
     def see(self, wanted: str, *, gone: str | None = None) -> str:
         """Wait until the screen shows `wanted` and not `gone`; return it."""

@@ -133,6 +133,7 @@ def test_input_that_cannot_be_read_exits_with_2_and_changes_nothing(place: Place
         (["--db", "postgres://x"], "unknown_database"),
         (["--no-such-option"], "usage"),
         (["one", "two"], "usage"),
+        (["hi \udcff"], "invalid_utf8"),
     ],
 )
 def test_what_it_is_called_with_wrongly_is_one_clear_error(
@@ -200,22 +201,44 @@ def test_a_crash_is_told_at_the_start(place: Place) -> None:
     assert "It was not asked again: /regenerate does." in told.err
 
 
-async def _ask_a_tool_of_the_client(place: Place) -> None:
+async def _ask_a_tool_of_the_client(place: Place, question: str) -> None:
     weather = ToolDeclaration(name="weather")
     async with antiphon.open(settings=Settings.load(env=place.env)) as app:
         chat = await app.create(ask=antiphon.Ask(tools=(weather,)))
-        run = await chat.send("tool weather {}")
+        run = await chat.send(question)
         async for _ in run.events():
             pass
 
 
 def test_a_run_that_waits_for_somebody_is_answered_in_the_chat(place: Place) -> None:
-    asyncio.run(asyncio.wait_for(_ask_a_tool_of_the_client(place), PATIENCE_S))
+    question = "tool weather {}"
+    asyncio.run(asyncio.wait_for(_ask_a_tool_of_the_client(place, question), PATIENCE_S))
     told = place.say("/answer sunny 24°")
     assert "waits for the result of weather {}" in told.err
     assert told.code == 0
     assert told.out == "Rehearsal model: weather answered “sunny 24°”.\n"
     assert place.say("/answer again").code == 3
+
+
+def test_several_calls_are_answered_one_by_one(place: Place) -> None:
+    question = 'tool weather {"in": 1}\ntool weather {"in": 2}'
+    asyncio.run(asyncio.wait_for(_ask_a_tool_of_the_client(place, question), PATIENCE_S))
+    calls = place.do("show", place.tree()["runs"][0]["id"], "--json").json["calls"]
+    first, second = (call["call_id"] for call in calls)
+    told = place.say("/answer sunny", f"/answer {second} rain", f"/answer {first} sun and wind")
+    assert "/answer CALL TEXT, where CALL is one of" in told.err
+    assert f"noted; still waits for {first}" in told.err
+    assert told.out == (
+        "Rehearsal model: weather answered “sun and wind”; weather answered “rain”.\n"
+    )
+
+
+def test_a_run_that_waits_can_be_given_up(place: Place) -> None:
+    asyncio.run(asyncio.wait_for(_ask_a_tool_of_the_client(place, "tool weather {}"), PATIENCE_S))
+    assert place.say("new words").code == 3
+    told = place.say("/stop", "go on")
+    assert told.code == 0, told.err
+    assert "I was sent 4 messages" in told.out
 
 
 # Commands.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import termios
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -198,6 +199,53 @@ def test_the_terminal_is_given_back_as_it_was_however_the_chat_ends(
     assert terminal.exit_code() == code
     assert termios.tcgetattr(terminal.slave) == before
     assert terminal.raw.count("\x1b[?2004h") == terminal.raw.count("\x1b[?2004l") == 1
+
+
+def test_what_would_leave_the_talk_waits_for_nobody_while_an_answer_streams(
+    place: Place, chat: Open
+) -> None:
+    terminal = chat()
+    terminal.see(PROMPT)
+    terminal.send("/hold\r")
+    terminal.see(UNSAVED)
+    terminal.send("/new\r")
+    terminal.see("conversation_busy")
+    terminal.send("/quit\r")
+    assert terminal.exit_code() == 0
+    assert place.tree()["runs"][0]["status"] == "canceled"
+
+
+def test_ended_from_outside_it_gives_the_terminal_back_and_the_outcome_is_honest(
+    place: Place, chat: Open
+) -> None:
+    terminal = chat()
+    before = termios.tcgetattr(terminal.slave)
+    terminal.see(PROMPT)
+    terminal.send("/hold\r")
+    terminal.see(UNSAVED)
+    terminal.process.terminate()
+    assert terminal.exit_code() == 128 + signal.SIGTERM
+    assert termios.tcgetattr(terminal.slave) == before
+    place.say("/list")
+    (run,) = place.tree()["runs"]
+    assert (run["status"], run["error_code"]) == ("error", "outcome_unknown")
+
+
+def test_a_narrower_window_is_drawn_anew(chat: Open) -> None:
+    terminal = chat()
+    terminal.see(PROMPT)
+    terminal.send("/hold 12\r")
+    terminal.see("because you asked me")
+    terminal.resize(40)
+    above = str(terminal.screen).partition(f"{PROMPT} /hold")[0]
+    terminal.see(f"{LOOSE}not be finished")
+    terminal.see(UNSAVED)
+    assert str(terminal.screen).startswith(above), "what stood above still stands there"
+    live = [row for row in str(terminal.screen).splitlines() if row.startswith(LOOSE)]
+    assert len(live) >= 3
+    assert all(len(row) < 40 for row in live)
+    terminal.send("/quit\r")
+    assert terminal.exit_code() == 0
 
 
 def test_without_a_capable_terminal_it_speaks_plainly(place: Place, chat: Open) -> None:

@@ -108,6 +108,16 @@ def test_the_request_is_printed_to_the_byte_that_the_provider_received(place: Pl
     assert as_json["body"].encode() == received[-1].body
 
 
+def test_an_answer_names_the_request_that_it_answers_and_no_later_one(place: Place) -> None:
+    with upstream(place) as received:
+        place.do("chat", "--tools", "demo", 'tool dice {"sides": 6}')
+    asked, answered = place.messages(role="assistant")
+    assert place.do("show", asked["id"], "--request").raw == received[0].body
+    assert place.do("show", answered["id"], "--request").raw == received[1].body
+    question = place.messages(role="user")[0]["id"]
+    assert place.do("show", question, "--request").raw == received[1].body, "its run's newest"
+
+
 @pytest.mark.req("M51")
 @pytest.mark.parametrize(
     ("damage", "code"),

@@ -11,6 +11,7 @@ import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
+from io import TextIOWrapper
 from typing import Final, NoReturn
 
 import click
@@ -99,6 +100,9 @@ def cli(ctx: click.Context) -> None:
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with the code that the outcome has."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a narrow encoding shall cost a character, no answer
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(arguments))
 
 

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any, Final, TypeAlias, TypedDict, TypeGuard, assert_never
 
+from antiphon.cli.view.text import harmless
 from antiphon.core import planner
 from antiphon.core.blocks import Message, Role
 from antiphon.core.dispatch import State
@@ -33,6 +34,8 @@ async def find(world: World, name: str) -> Found:
         InvalidInput: `ambiguous`: several end like this.
     """
     store = world.store
+    if not name.isascii():
+        raise NotFound("Nothing here has this id.", at=harmless(name))
     with suppress(NotFound):
         if name.startswith("run_"):
             return await store.find_run(RunId(name))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import codecs
 import contextlib
 import os
 import signal
@@ -18,6 +17,7 @@ from antiphon import __version__
 from antiphon.cli.chat.commands import completions, obey
 from antiphon.cli.chat.console import Console
 from antiphon.cli.chat.editor import LineEditor
+from antiphon.cli.chat.pipe import must_be_text, read
 from antiphon.cli.chat.session import Session
 from antiphon.cli.chat.terminal import keys
 from antiphon.cli.chat.tools import DEMO
@@ -30,11 +30,10 @@ from antiphon.core.records import Conversation
 from antiphon.engine.models import LOCAL, REHEARSAL
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function
-from antiphon.errors import AntiphonError, InvalidInput, NotFound, RunCanceled
+from antiphon.errors import AntiphonError, NotFound, RunCanceled
 
 T = TypeVar("T")
 
-MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 AT_ONCE: Final = frozenset({"/stop", "/quit"})
 """Lines that do not wait for the answer that is under way."""
 
@@ -74,6 +73,8 @@ def command(
     What streams is a preview: it may still be withdrawn, and looks like it. What is saved is
     complete. Nothing that you do here destroys anything: /edit and /regenerate add branches.
     """
+    for given in (message, system):
+        must_be_text(given)
     settings = settings_of(db, config)
     settings.models.get(model)  # says now what would be said at the first message
     talk = _Talk(settings, model=model, system=system, message=message, as_json=as_json)
@@ -96,7 +97,7 @@ class _Talk:
         self._model = model
         self._system = system
         self._message = message
-        self._stopping: asyncio.Task[bool] | None = None
+        self._stopping: asyncio.Task[None] | None = None
         self._lines: asyncio.Queue[str | AntiphonError | None] = asyncio.Queue()
         terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not as_json
         self._typed = terminal and sys.stdin.isatty() and message is None
@@ -202,7 +203,7 @@ class _Talk:
                 loop.call_soon_threadsafe(self._lines.put_nowait, line)
 
         whole = self._message == "-"
-        threading.Thread(target=_read, args=(hand_over, whole), daemon=True).start()
+        threading.Thread(target=read, args=(hand_over, whole), daemon=True).start()
 
     def _interrupted(self, session: Session) -> None:
         """Ctrl-C: the first one stops, the second one leaves."""
@@ -211,11 +212,17 @@ class _Talk:
             return
         self._voice.hint = "Ctrl-C again to leave"
         if session.busy:
-            self._stopping = asyncio.get_running_loop().create_task(session.stop())
+            self._stopping = asyncio.get_running_loop().create_task(self._stop(session))
         if isinstance(self._voice, Console):
             if self._voice.editor is not None:
                 self._voice.editor.begin()
             self._voice.screen.touch()
+
+    async def _stop(self, session: Session) -> None:
+        try:
+            await session.stop()
+        except AntiphonError as error:
+            self._voice.refused(error)
 
     # The talk itself.
 
@@ -288,55 +295,3 @@ def _why(settings: Settings, asked: str | None) -> str:
     if models.default:
         return "the setting default_model"
     return "OPENAI_* in the environment" if models.passthrough else "the first in the settings"
-
-
-def _read(hand_over: Callable[[str | AntiphonError | None], None], whole: bool) -> None:
-    """Read standard input in a thread of its own, so that nothing waits for it."""
-    try:
-        for line in _whole() if whole else _each():
-            hand_over(line)
-    except InvalidInput as error:
-        hand_over(error)
-    finally:
-        hand_over(None)
-
-
-def _chunks() -> Iterator[bytes]:
-    # Not through sys.stdin: a thread that waits there holds a lock that the exit needs.
-    try:
-        descriptor = sys.stdin.fileno()
-    except (OSError, ValueError):
-        yield sys.stdin.buffer.read()
-        return
-    while data := os.read(descriptor, 64 * 1024):
-        yield data
-
-
-def _each() -> Iterator[str]:
-    rest = b""
-    for data in _chunks():
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            yield _decoded(line)
-        if len(rest) > MAX_LINE_BYTES:
-            raise InvalidInput("This line is longer than any message.", code="line_too_long")
-    if rest:
-        yield _decoded(rest)
-
-
-def _whole() -> Iterator[str]:
-    data = b""
-    for more in _chunks():
-        data += more
-        if len(data) > MAX_LINE_BYTES:
-            raise InvalidInput("The input is longer than any message.", code="line_too_long")
-    yield _decoded(data).removesuffix("\n")
-
-
-def _decoded(data: bytes) -> str:
-    try:
-        return codecs.decode(data, "utf-8").removesuffix("\r")
-    except UnicodeDecodeError as error:
-        raise InvalidInput(
-            f"The input is not UTF-8: byte {error.start} of a line.", code="invalid_utf8"
-        ) from None

@@ -16,7 +16,7 @@ from antiphon.cli.view.run import timeline
 from antiphon.cli.view.text import clip, harmless, one_line, screen_width, short, table
 from antiphon.cli.view.tree import gist
 from antiphon.core.blocks import Message, Status
-from antiphon.core.records import Run, RunStatus
+from antiphon.core.records import Conversation, Run
 from antiphon.engine.explain import explain
 from antiphon.engine.models import REHEARSAL
 from antiphon.errors import InvalidInput, NotFound, Refused
@@ -89,19 +89,8 @@ async def _stop(session: Session, rest: str) -> None:
 
 @slash("answer", "[CALL] TEXT", "Bring the result of a tool call that waits for somebody.")
 async def _answer(session: Session, rest: str) -> None:
-    run = await session.there().open_run()
-    row = await run.row() if run is not None else None
-    if run is None or row is None or row.status is not RunStatus.WAITING:
-        raise Refused("No call waits for a result.", code="nothing_waits")
-    calls = await session.store.calls(row.conversation, row.id, row.leaf)
-    first, _, text = rest.partition(" ")
-    named = next((call.call_id for call in calls if call.call_id == first), None)
-    if named is None and len(calls) == 1:
-        named, text = calls[0].call_id, rest
-    if named is None or not text:
-        waiting = ", ".join(f"{call.call_id} ({call.name})" for call in calls)
-        raise InvalidInput(f"/answer CALL TEXT, where CALL is one of {waiting}.", code="usage")
-    session.follow(await run.answer({named: text}))
+    call, _, text = rest.partition(" ")
+    await session.answer(call, text)
 
 
 # Branches.
@@ -281,7 +270,7 @@ async def _title(session: Session, rest: str) -> None:
 
 @slash("new", "", "Begin another conversation; this one stays.")
 async def _new(session: Session, rest: str) -> None:
-    await session.settled()
+    session.must_be_free()
     session.chat = None
     session.voice.note("A new conversation begins with your next message.")
 
@@ -293,14 +282,12 @@ async def _list(session: Session, rest: str) -> None:
 
 @slash("open", "ID", "Go on in another conversation.")
 async def _open(session: Session, rest: str) -> None:
-    from antiphon.core.records import Conversation
-
     if not rest:
         raise InvalidInput("/open ID, as /list shows them.", code="usage")
     found = await find(session.app.engine.world, rest.lstrip("…"))
     if not isinstance(found, Conversation):
         raise NotFound("This is no conversation.", at=rest)
-    await session.settled()
+    session.must_be_free()
     await session.take_up(await session.app.conversation(found.id))
     session.voice.remark(await session.recent())
 
@@ -315,6 +302,5 @@ async def _help(session: Session, rest: str) -> None:
 
 @slash("quit", "", "Leave. Ctrl-D does the same.")
 async def _quit(session: Session, rest: str) -> None:
-    if session.busy and await session.stop():
-        await session.settled()
+    await session.stopped()
     session.leave()

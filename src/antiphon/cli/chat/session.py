@@ -12,9 +12,10 @@ from antiphon.cli.view.tree import SPEAKERS, Tree, gist
 from antiphon.core.blocks import Message, Role, Status
 from antiphon.core.dispatch import State
 from antiphon.core.findings import GRAPH_CODES, PROFILE_CODES
-from antiphon.core.ids import MessageId
-from antiphon.core.records import Run, RunStatus
-from antiphon.engine.engine import Ask
+from antiphon.core.ids import LOCAL_TENANT, MessageId
+from antiphon.core.records import OPEN_RUN, TERMINAL_CALL, Run, RunStatus
+from antiphon.core.tree import line as visible
+from antiphon.engine.engine import Ask, Output
 from antiphon.errors import InvalidInput, NotFound, Refused
 from antiphon.library import Antiphon, CallsWaiting, Chat, Committed, Ended, RunHandle, run_error
 
@@ -49,6 +50,8 @@ class Session:
         self._system = system
         self._runs: asyncio.Queue[RunHandle] = asyncio.Queue()
         self._following: RunHandle | None = None
+        self._told = asyncio.Event()
+        self._answers: dict[str, str] = {}
 
     @property
     def ask(self) -> Ask:
@@ -121,7 +124,9 @@ class Session:
 
     async def recent(self) -> list[str]:
         """Return the newest messages of the line, and what the last run left to be said."""
-        line = (await self.there().line())[-RECENT:]
+        row = await self.there().row()
+        near = await self.store.path(row.id, row.head, limit=4 * RECENT) if row.head else []
+        line = visible(near, row.deletions)[-RECENT:]
         ink, width = self.voice.ink, screen_width()
         rows = [
             ink(f"{SPEAKERS[m.role]:>6}  ", "mark" if m.role is Role.USER else "dim")
@@ -153,10 +158,12 @@ class Session:
         """Tell what happens in every followed run, one after the other, for ever."""
         while True:
             self._following = await self._runs.get()
+            self._told.clear()
             try:
                 self.code = await self._tell(self._following)
             finally:
                 self._following = None
+                self._told.set()
                 self._runs.task_done()
 
     async def settled(self) -> None:
@@ -165,13 +172,58 @@ class Session:
 
     async def stop(self) -> bool:
         """Cancel the run that is under way; return whether there was one."""
-        run = self._following
+        run = followed = self._following
         if run is None and self.chat is not None:
             run = await self.chat.open_run()
         if run is None:
             return False
         await run.cancel()
+        self._answers.clear()
+        if followed is None and not self.busy:
+            self.voice.note("stopped", "warn")
         return True
+
+    async def stopped(self) -> None:
+        """Stop what is under way, and wait until that is told. What is queued stays queued."""
+        if self.busy and await self.stop() and self._following is not None:
+            await self._told.wait()
+
+    def must_be_free(self) -> None:
+        """Return if no answer is under way.
+
+        Raises:
+            Refused: There is one.
+        """
+        if self.busy:
+            raise Refused("An answer is under way: wait, or /stop it.", code="conversation_busy")
+
+    async def answer(self, call: str, text: str) -> None:
+        """Bring the result of a call; they go to the run when every open call has one.
+
+        Raises:
+            Refused: No call waits.
+            InvalidInput: It is none of those that wait.
+        """
+        run = await self.there().open_run()
+        row = await run.row() if run is not None else None
+        if run is None or row is None or row.status is not RunStatus.WAITING:
+            raise Refused("No call waits for a result.", code="nothing_waits")
+        calls = await self.store.calls(row.conversation, row.id, row.leaf)
+        waiting = {c.call_id: c.name for c in calls if c.state not in TERMINAL_CALL}
+        if call not in waiting and len(waiting) == 1:
+            (only,) = waiting
+            call, text = only, f"{call} {text}".strip()
+        if call not in waiting or not text:
+            names = ", ".join(f"{one} ({name})" for one, name in waiting.items())
+            raise InvalidInput(f"/answer CALL TEXT, where CALL is one of {names}.", code="usage")
+        self._answers[call] = text
+        missing = [one for one in waiting if one not in self._answers]
+        if missing:
+            self.voice.note(f"noted; still waits for {', '.join(missing)}")
+            return
+        answers: dict[str, str | Output] = {one: self._answers[one] for one in waiting}
+        self._answers.clear()
+        self.follow(await run.answer(answers))
 
     def leave(self, code: int = 0) -> None:
         """End the chat."""
@@ -298,17 +350,17 @@ class Session:
 
     async def history(self) -> list[str]:
         """Return what the person said in the newest conversations, for the editor's memory."""
-        from antiphon.core.ids import LOCAL_TENANT
-
         said: list[str] = []
         for row in reversed(await self.store.conversations(LOCAL_TENANT, limit=5)):
-            said += [m.text for m in await self.store.tree(row.id) if m.role is Role.USER]
+            run = (await self.store.runs(row.id, OPEN_RUN | {RunStatus.ERROR}))[-1:]
+            line = await self.store.path(row.id, row.head, limit=200) if row.head else []
+            unanswered = [await self.store.run_input(row.id, r.id) for r in run]
+            said += [m.text for m in (*line, *unanswered) if m and m.role is Role.USER]
         return said[-200:]
 
     async def rows(self) -> list[str]:
         """Return the list of conversations."""
         from antiphon.cli.show import conversation_list
-        from antiphon.core.ids import LOCAL_TENANT
 
         world = self.app.engine.world
         rows = await world.store.conversations(LOCAL_TENANT, limit=20)

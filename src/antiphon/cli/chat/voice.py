@@ -6,6 +6,7 @@ goes to standard error. On a terminal (`chat.console`) the preview is shown too.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 
 import click
@@ -66,7 +67,7 @@ class Voice:
     def answer(self, message: Message, seal: str) -> None:
         """Print an answer that is history from now on. `seal` says so."""
         if text := spoken(message):
-            click.echo(text)
+            click.echo(harmless(text) if sys.stdout.isatty() else text)
         for asked in asked_for(message):
             self.note(asked, "mark")
         self.note(seal)

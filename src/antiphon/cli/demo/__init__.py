@@ -17,20 +17,19 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from antiphon.cli.demo.claims import LAST_TURN, LONG_TURN, TOOL_TURN, Claim, Facts, judge
 from antiphon.cli.lookup import verified_request
 from antiphon.cli.opening import reading, run
 from antiphon.cli.output import json_option, print_json
 from antiphon.cli.view.run import explained
-from antiphon.cli.view.text import Ink, cells, clip, count, one_line, screen_width
+from antiphon.cli.view.text import Ink, cells, clip, one_line, screen_width
 from antiphon.core.dispatch import ACTIVE
 from antiphon.core.ids import LOCAL_TENANT
 from antiphon.core.manifest import Manifest
@@ -40,9 +39,6 @@ from antiphon.engine.world import World
 from antiphon.errors import InternalError
 
 MODEL: Final = "stand-in"
-TOOL_TURN: Final = 'tool dice {"sides": 6}'
-LONG_TURN: Final = "long 60"
-LAST_TURN: Final = "hello again"
 SEEN: Final = 12
 """Pieces of the preview that have to be on the screen before the process is killed."""
 
@@ -87,15 +83,6 @@ def command(keep: bool, as_json: bool) -> int:
         if keep:
             stage.tell(f"Look around: antiphon show --db {folder / 'demo.db'}", "dim")
     return 0 if held else 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """Something that was promised, and what was measured."""
-
-    claim: str
-    held: bool
-    measured: str
 
 
 class _Stage:
@@ -218,53 +205,21 @@ class _Stage:
             tree = await world.store.tree(row.id)
             runs = await world.store.runs(row.id)
             calls = [call for r in runs for call in await world.store.calls(row.id, r.id)]
-            dispatches = [
-                (manifest, (await verified_request(world, manifest)).body)
+            dispatched = [
+                (await verified_request(world, manifest)).body
                 for r in runs
                 for manifest in await _sent(world, r)
             ]
-        stored: dict[str, str] = {message.id: message.text for message in tree}
-        asked = [m.text for m in tree if m.text in (TOOL_TURN, LONG_TURN, LAST_TURN)]
-        kept = sum(stored.get(name) == text for name, text in self._said.items())
-        bodies = Counter(body for _, body in dispatches)
-        shown = self._half.encode()
-        inside = json.dumps(self._half, ensure_ascii=False)[1:-1].encode()
-        halves = sum(self._half.strip() in text for text in stored.values())
-        after = [body for body in received if LAST_TURN.encode() in body]
-        leaked = sum(shown in body or inside in body for body in after)
-        total = sum(map(len, received))
-        return [
-            Claim(
-                claim="nothing lost",
-                held=kept == len(self._said) > 0 and len(asked) == 3,
-                measured=f"{kept} of {len(self._said)} answers that were called saved are there, "
-                f"and {len(asked)} of 3 questions",
-            ),
-            Claim(
-                claim="nothing doubled",
-                held=len(asked) == len(set(asked)) and [call.attempt for call in calls] == [1],
-                measured=f"no question stands twice; {count(len(calls), 'tool call')}, "
-                f"started {count(sum(call.attempt for call in calls), 'time')}",
-            ),
-            Claim(
-                claim="nothing half",
-                held=bool(self._half) and halves == 0 and leaked == 0 and len(after) == 1,
-                measured=f"the {count(len(self._half), 'character')} of preview stand in "
-                f"{halves} of {len(stored)} messages and {leaked} of {len(after)} later requests",
-            ),
-            Claim(
-                claim="sent once",
-                held=len(received) == len(dispatches) == len(bodies) == 4,
-                measured=f"the model received {len(received)} requests for "
-                f"{len(dispatches)} dispatches, {len(bodies)} of them different",
-            ),
-            Claim(
-                claim="to the byte",
-                held=Counter(received) == bodies,
-                measured=f"{sum((Counter(received) & bodies).values())} of {len(received)} bodies "
-                f"are what the database renders again ({total} bytes, digests verified)",
-            ),
-        ]
+        return judge(
+            Facts(
+                said=self._said,
+                half=self._half,
+                stored={message.id: message.text for message in tree},
+                tool_starts=[call.attempt for call in calls],
+                dispatched=dispatched,
+                received=received,
+            )
+        )
 
     # Processes.
 
