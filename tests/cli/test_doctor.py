@@ -126,6 +126,12 @@ def test_no_database_yet_is_nothing_wrong(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+    told = Place(tmp_path).do("doctor", "--db", str(tmp_path / "nowhere" / "talk.db"))
+    assert told.code == 1
+    assert "✗ no_such_directory" in told.out
+
+
 def test_it_changes_nothing(place: Place) -> None:
     before = place.files()
     place.do("doctor")

@@ -112,6 +112,15 @@ class _Report:
     def database(self, settings: Settings) -> None:
         """Examine the file and what is in it."""
         path = Path(place_of(settings))
+        if not path.absolute().parent.is_dir():
+            self.problems.append(
+                Problem(
+                    code="no_such_directory",
+                    at=str(path.parent),
+                    message="The directory of the database does not exist.",
+                )
+            )
+            return
         if not path.exists():
             self.notes.append("There is no database yet; antiphon chat makes one.")
             return
