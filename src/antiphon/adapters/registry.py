@@ -11,7 +11,7 @@ import msgspec
 from antiphon.adapters.anthropic import Anthropic
 from antiphon.adapters.base import Adapter
 from antiphon.adapters.openai_chat import OpenAIChat
-from antiphon.adapters.openai_chat.profile import PROFILES as CHAT_PROFILES
+from antiphon.adapters.openai_chat.dialects import DIALECTS as CHAT
 from antiphon.errors import InvalidInput
 
 KNOWN: Final = (
@@ -43,7 +43,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 def available() -> tuple[str, ...]:
     """Return the profiles that this release speaks."""
-    return tuple(name for name in KNOWN if name in CHAT_PROFILES or name in DIALECTS)
+    return tuple(name for name in KNOWN if name in CHAT or name in DIALECTS)
 
 
 def get(profile: str, facts: Mapping[str, object] | None = None) -> Adapter:
@@ -64,7 +64,7 @@ def get(profile: str, facts: Mapping[str, object] | None = None) -> Adapter:
         )
     if profile not in available():
         raise InvalidInput(
-            f"This release does not speak {profile} yet. It speaks {' and '.join(available())}.",
+            f"This release does not speak {profile} yet. It speaks {', '.join(available())}.",
             code="profile_unavailable",
             at=profile,
         )
@@ -81,4 +81,5 @@ def _make(profile: str, facts: bytes) -> Adapter:
     stated = msgspec.json.decode(facts)
     if profile in DIALECTS:
         return DIALECTS[profile](stated)
-    return OpenAIChat(CHAT_PROFILES[profile], stated)
+    dialect = CHAT[profile]
+    return OpenAIChat(dialect.profile, stated, dialect.wire)

@@ -34,6 +34,7 @@ class OpenAIChat:
         profile: What the dialect allows.
         facts: What is known of the model beyond that: `antiphon.core.profile.FACTS`, and how
             its server spells a request: `profile.Wire`.
+        wire: How the dialect spells a request.
 
     Raises:
         InvalidInput: `unknown_fact` or `bad_fact`.
@@ -44,13 +45,16 @@ class OpenAIChat:
     closing_ends: Final = True
 
     def __init__(
-        self, profile: Profile = OPENAI_CHAT, facts: Mapping[str, object] | None = None
+        self,
+        profile: Profile = OPENAI_CHAT,
+        facts: Mapping[str, object] | None = None,
+        wire: Wire = Wire(),  # noqa: B008  # frozen
     ) -> None:
         facts = facts or {}
-        wire = {name: value for name, value in facts.items() if name in WIRE_FACTS}
+        spelling = {name: value for name, value in facts.items() if name in WIRE_FACTS}
         rest = {name: value for name, value in facts.items() if name not in WIRE_FACTS}
         self.profile: Final = with_facts(profile, rest)
-        self._wire = with_wire_facts(Wire(), wire)
+        self._wire = with_wire_facts(wire, spelling)
         stored = msgspec.json.encode((VERSION, self.profile, self._wire), order="deterministic")
         self.digest: Final = digest(NO_KEY, "adapter", stored)
 
@@ -72,7 +76,7 @@ class OpenAIChat:
 
     def reader(self, content_type: str, limits: Limits = DEFAULT_LIMITS) -> Reader:
         """Return a reader for an answer of this content type, no larger than `limits`."""
-        return read.Reader(content_type, limits)
+        return read.Reader(content_type, limits, origin=self.profile.name)
 
     def classify(
         self, status: int, headers: Mapping[str, str], body: bytes, now_ms: int
@@ -82,7 +86,7 @@ class OpenAIChat:
 
     def parse(self, request: Mapping[str, object]) -> Parsed:
         """Return a client's request as our graph."""
-        return parse.parse(request)
+        return parse.parse(request, self.profile.name)
 
     def compare(self, parsed: Parsed, stored: Mapping[str, object]) -> tuple[Finding, ...]:
         """Return nothing: on this wire nothing comes that has to go back."""

@@ -20,6 +20,7 @@ from antiphon.core.blocks import (
     File,
     Image,
     Message,
+    Opaque,
     Origin,
     Reasoning,
     Refusal,
@@ -42,7 +43,7 @@ REQUEST: Final = ConversationId("request")
 DATA_URL: Final = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 POLICY_FIELDS: Final = frozenset(
     {"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options"}
-    | {"max_tokens", "max_completion_tokens", "temperature"}
+    | {"max_tokens", "max_completion_tokens", "temperature", "usage"}
 )
 
 
@@ -55,8 +56,10 @@ class _Malformed(Exception):
         self.code = code
 
 
-def parse(request: Mapping[str, object]) -> Parsed:
+def parse(request: Mapping[str, object], dialect: str = "openai-chat") -> Parsed:
     """Return `request` as our graph.
+
+    Reasoning that is plain text is nobody's; state that only its maker can read is `dialect`'s.
 
     Raises:
         InvalidInput: It has no array of messages, or an option of the wrong type.
@@ -66,7 +69,7 @@ def parse(request: Mapping[str, object]) -> Parsed:
         raise InvalidInput(
             "A chat request holds an array called messages.", code="wrong_shape", at="messages"
         )
-    reader = _Reader()
+    reader = _Reader(dialect)
     for number, item in enumerate(items):
         reader.message(f"messages[{number}]", item)
     tools = tuple(reader.tools(request.get("tools")))
@@ -77,13 +80,31 @@ def parse(request: Mapping[str, object]) -> Parsed:
         findings=tuple(reader.findings),
         places=reader.places,
         uncarried=tuple(reader.uncarried),
+        facts=_facts(request, items),
     )
+
+
+def _facts(request: Mapping[str, object], items: list[object]) -> dict[str, object]:
+    """Return what the request itself says of the model that it is meant for."""
+    facts: dict[str, object] = {}
+    match request.get("thinking"):
+        case {"type": "disabled"}:
+            facts["reasoning_echo"] = "kept"  # DeepSeek misses it only while thinking
+        case _:
+            pass
+    match items:
+        case [*_, {"role": "assistant", "prefix": True}]:
+            facts["prefill"] = "supported"  # Mistral's word for: go on from here
+        case _:
+            pass
+    return facts
 
 
 class _Reader:
     """Collects what is read, so that one unreadable message does not hide the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: str) -> None:
+        self._dialect = dialect
         self.messages: list[Message] = []
         self.findings: list[Finding] = []
         self.places: dict[str, str] = {}
@@ -153,11 +174,8 @@ class _Reader:
             ) from None
 
     def _said(self, at: str, role: Role, item: Mapping[str, object]) -> Iterator[tuple[Block, str]]:
-        for field in ("reasoning_content", "reasoning"):
-            thinking = item.get(field)
-            if role is Role.ASSISTANT and isinstance(thinking, str):
-                yield Reasoning(text=thinking), f"{at}.{field}"
-                break
+        if role is Role.ASSISTANT:
+            yield from self._thought(at, item)
         content, calls = item.get("content"), item.get("tool_calls")
         refusal = item.get("refusal")
         if isinstance(content, str):
@@ -186,6 +204,20 @@ class _Reader:
         for number, call in enumerate(calls):
             yield self._call(at, number, call), f"{at}.tool_calls[{number}]"
 
+    def _thought(self, at: str, item: Mapping[str, object]) -> Iterator[tuple[Block, str]]:
+        for field in ("reasoning_content", "reasoning"):
+            thinking = item.get(field)
+            if isinstance(thinking, str):
+                break
+        else:
+            thinking = None
+        details = item.get("reasoning_details")
+        if isinstance(details, list) and details:
+            state = Opaque(profile=self._dialect, value=msgspec.Raw(_encode(details)))
+            yield Reasoning(text=_text(thinking) or "", opaque=state), f"{at}.reasoning_details"
+        elif isinstance(thinking, str):
+            yield Reasoning(text=thinking), f"{at}.{field}"
+
     def _part(self, place: str, part: object) -> Block:
         if not isinstance(part, dict):
             raise _Malformed(place, f"A content part is an object, not {_type(part)}.")
@@ -194,6 +226,8 @@ class _Reader:
                 return Text(text=text)
             case {"type": "refusal", "refusal": str(text)}:
                 return Refusal(text=text)
+            case {"type": "thinking", "thinking": list() | str() as thoughts}:
+                return Reasoning(text=_thinking(thoughts))
             case {"type": "image_url", "image_url": {"url": str(url), **more}}:
                 return _image(url, _text(more.get("detail")))
             case {"type": "image_url", "image_url": str(url)}:
@@ -285,6 +319,8 @@ def _policy(request: Mapping[str, object]) -> Policy:
             choice = f"tool:{name}"
         case dict():
             extra["tool_choice"], choice = choice, None
+        case "any":
+            choice = "required"  # Mistral's older word
         case _:
             pass
     fields = {
@@ -311,6 +347,13 @@ POLICY_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "temperature": (int, float),
     "stream": bool,
 }
+
+
+def _thinking(thoughts: list[object] | str) -> str:
+    """Return what Mistral's part of thinking says: its texts, or one text."""
+    if isinstance(thoughts, str):
+        return thoughts
+    return "".join(_text(part.get("text")) or "" for part in thoughts if isinstance(part, dict))
 
 
 def _image(url: str, detail: str | None) -> Image:

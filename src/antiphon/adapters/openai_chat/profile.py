@@ -1,15 +1,16 @@
-"""What OpenAI Chat Completions allows, and how servers that speak it differ: facts only.
+"""What OpenAI Chat Completions allows, and how a server may spell it otherwise: facts only.
 
 The rules are those of the published request types and of refusals that people have reported;
 `docs/reason-codes.md` names them one by one. A server that only speaks the dialect gets the
-spelling that all of them know; OpenAI itself gets its newer one.
+spelling that all of them know; OpenAI itself gets its newer one. The dialects that have a name
+of their own stand in `dialects`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
-from urllib.parse import urlsplit
+from typing import Final, Literal
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
@@ -38,30 +39,53 @@ OPENAI_CHAT: Final = Profile(
     strict_schemas=True,
 )
 
-LLAMACPP: Final = msgspec.structs.replace(
-    OPENAI_CHAT,
-    name="llamacpp",
-    # Chat templates know no developer role and drop or refuse it.
-    roles=frozenset({Role.SYSTEM, Role.USER, Role.ASSISTANT, Role.TOOL}),
-    # The grammar is made from the schema itself; nothing asks for it to be closed.
-    strict_schemas=False,
-)
 
-PROFILES: Final[Mapping[str, Profile]] = {p.name: p for p in (OPENAI_CHAT, LLAMACPP)}
-
-
-class Wire(msgspec.Struct, frozen=True, kw_only=True):
-    """How one server spells a request. None: as the host in the address suggests.
+class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How one server spells a request. The defaults are OpenAI's own spelling, for ever.
 
     Attributes:
+        home: Where requests go when nobody names an address; empty where each customer has
+            their own.
         output_limit: The field that bounds the answer: `max_completion_tokens`, `max_tokens`.
-        store: What is said about keeping the completion at the provider; None says nothing.
+            None: as the host in the address suggests.
+        store: What is said about keeping the completion at the provider; None says nothing,
+            but to OpenAI itself that it shall not.
         stream_usage: Whether a stream is asked for its usage.
+        usage_option: The field that asks for it: `stream_options`, or OpenRouter's `usage`.
+        tool_choice: Whether there is a field for it.
+        required_word: The word for a choice of any tool.
+        parallel_tool_calls: Whether there is a field for it.
+        strict_tools: Whether a function's declaration has a field `strict`.
+        names: Whether system, user and assistant messages may bear a name.
+        result_names: Whether a tool message bears the name of its tool.
+        image_objects: Whether an image's address stands in an object; else it is a string.
+        empty_answers: Whether an assistant message of nothing is sent; else it is left out.
+        reasoning_field: Where reasoning goes back: `reasoning_content`, `reasoning` as text, or
+            `reasoning_details` as the kept state.
+        options: The fields that a caller may add; None for any.
+        key_header: Where the key goes, if not into `authorization`.
+        api_version: Query of the path by deployments; None for the path of OpenAI.
     """
 
+    home: str = OPENAI_URL
     output_limit: str | None = None
     store: bool | None = None
     stream_usage: bool = True
+    usage_option: Literal["stream_options", "usage"] = "stream_options"
+    tool_choice: bool = True
+    required_word: str = "required"
+    parallel_tool_calls: bool = True
+    strict_tools: bool = True
+    names: bool = True
+    result_names: bool = False
+    image_objects: bool = True
+    empty_answers: bool = True
+    reasoning_field: Literal["reasoning_content", "reasoning", "reasoning_details"] = (
+        "reasoning_content"
+    )
+    options: frozenset[str] | None = None
+    key_header: str | None = None
+    api_version: str | None = None
 
     def at(self, base_url: str) -> Wire:
         """Return the spelling for requests to `base_url`, with nothing left open."""
@@ -69,6 +93,24 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True):
         limit = self.output_limit or ("max_completion_tokens" if openai else "max_tokens")
         store = False if self.store is None and openai else self.store
         return msgspec.structs.replace(self, output_limit=limit, store=store)
+
+    def url(self, base_url: str, model: str) -> str:
+        """Return where a request for `model` goes.
+
+        Raises:
+            InvalidInput: `bad_option`: nobody said where, and the dialect has no home.
+        """
+        base_url = (base_url or self.home).rstrip("/")
+        if not base_url:
+            raise InvalidInput(
+                "Each customer of this provider has an address of their own; name it.",
+                code="bad_option",
+                at="endpoint",
+            )
+        if self.api_version is None or base_url.endswith("/openai/v1"):
+            return f"{base_url}/chat/completions"
+        deployment = f"{base_url.removesuffix('/openai')}/openai/deployments/{quote(model, '')}"
+        return f"{deployment}/chat/completions?api-version={quote(self.api_version, '')}"
 
 
 WIRE_FACTS: Final = Wire.__struct_fields__

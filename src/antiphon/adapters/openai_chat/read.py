@@ -19,6 +19,7 @@ from typing import Any, Final, assert_never
 import msgspec
 
 from antiphon.adapters.openai_chat.errors import stream_failure
+from antiphon.core.blocks import Opaque
 from antiphon.core.deltas import (
     ArgumentsDelta,
     CallOpened,
@@ -29,6 +30,7 @@ from antiphon.core.deltas import (
     Finished,
     Meaning,
     Note,
+    OpaqueState,
     Opened,
     TextDelta,
     Usage,
@@ -85,6 +87,7 @@ class _Said(msgspec.Struct):
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
+    reasoning_details: Any = None
     tool_calls: list[_CallPart] | None = None
     function_call: _Function | None = None
 
@@ -137,9 +140,21 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 
 
 class Reader:
-    """Reads one answer. Feed it the body as it comes, then say `end`."""
+    """Reads one answer. Feed it the body as it comes, then say `end`.
 
-    def __init__(self, content_type: str = EVENT_STREAM, limits: Limits = DEFAULT_LIMITS) -> None:
+    With an `origin` each block of reasoning is marked as that profile's, with the name of the
+    field that it came in, or the state that goes back in place of its text.
+    """
+
+    def __init__(
+        self,
+        content_type: str = EVENT_STREAM,
+        limits: Limits = DEFAULT_LIMITS,
+        *,
+        origin: str | None = None,
+    ) -> None:
+        self._origin = origin
+        self._thought: object = None
         self._body = Body(content_type, limits)
         self._handle: str | None = None
         self._calls: list[_Call] = []
@@ -158,7 +173,7 @@ class Reader:
             return []
         deltas = self._read(self._body.end())
         if not self._closed:
-            self._tell_openings(deltas)
+            self._tell_rest(deltas)
         self._closed = True
         return deltas
 
@@ -193,7 +208,7 @@ class Reader:
 
     def _no_chunk(self, event: Event, error: ValueError, deltas: list[Delta]) -> None:
         if event.data == DONE:
-            self._tell_openings(deltas)
+            self._tell_rest(deltas)
             deltas.append(Ended())
             self._closed = True
         elif not event.data.strip():
@@ -266,11 +281,15 @@ class Reader:
                 self._said(choice.message, deltas)
         word = choice.finish_reason
         if word and word != "null":
-            self._tell_openings(deltas)
+            self._tell_rest(deltas)
             deltas.append(Finished(word, FINISH.get(word, Meaning.UNKNOWN)))
 
     def _said(self, said: _Said, deltas: list[Delta]) -> None:
         reasoning = said.reasoning_content or said.reasoning
+        if said.reasoning_details:
+            reasoning = self._details(said.reasoning_details, deltas) or reasoning
+        elif reasoning and self._thought is None:
+            self._thought = "reasoning_content" if said.reasoning_content else "reasoning"
         if reasoning:
             self._said_anything = True
             deltas.append(TextDelta(REASONING_BLOCK, Channel.REASONING, reasoning))
@@ -298,6 +317,8 @@ class Reader:
         for part in parts:
             assert isinstance(part, _Part)
             thinking = part.thinking
+            if thinking and self._thought is None:
+                self._thought = "thinking"
             if isinstance(thinking, str):
                 deltas.append(TextDelta(REASONING_BLOCK, Channel.REASONING, thinking))
             elif thinking is not None:
@@ -312,6 +333,19 @@ class Reader:
                 deltas.append(TextDelta(TEXT_BLOCK, Channel.TEXT, part.text))
             elif part.type not in ("text", "refusal"):
                 deltas.append(Note("skipped_part"))
+
+    def _details(self, details: object, deltas: list[Delta]) -> str:
+        """Keep OpenRouter's state, and return what of it is for people."""
+        if not isinstance(details, list) or not all(isinstance(item, dict) for item in details):
+            deltas.append(Note("unreadable_reasoning"))
+            return ""
+        self._said_anything = True
+        if not isinstance(self._thought, list):
+            self._thought = []
+        for item in details:
+            _gather(self._thought, item)
+        shown = (item.get("text") or item.get("summary") for item in details)
+        return "".join(text for text in shown if isinstance(text, str))
 
     # Tool calls.
 
@@ -398,10 +432,15 @@ class Reader:
         call.told = True
         deltas.append(CallOpened(call.block, call.id, call.name or None))
 
-    def _tell_openings(self, deltas: list[Delta]) -> None:
+    def _tell_rest(self, deltas: list[Delta]) -> None:
+        """Tell what is only whole when the answer is: calls without arguments, kept state."""
         for call in self._calls:
             if not call.told:
                 self._tell(call, deltas)
+        if self._thought is not None and self._origin is not None:
+            state = msgspec.Raw(msgspec.json.encode(self._thought))
+            deltas.append(OpaqueState(REASONING_BLOCK, Opaque(profile=self._origin, value=state)))
+            self._origin = None  # once
 
     def _usage(self, value: object, deltas: list[Delta]) -> None:
         if value is None:
@@ -427,6 +466,24 @@ class Reader:
     def _fail(self, deltas: list[Delta], code: str, message: str) -> None:
         deltas.append(Failed(code, message, retryable=code != "event_too_large", definite=False))
         self._closed = True
+
+
+def _gather(state: list[dict[str, Any]], piece: dict[str, Any]) -> None:
+    """Add a piece to the state: to the entry that it continues, or as one of its own.
+
+    Readable entries come in pieces, their signature last; what is encrypted comes whole.
+    """
+    for name in ("text", "summary"):
+        if piece.get("type") != f"reasoning.{name}":
+            continue
+        for entry in state:
+            if entry["type"] == piece["type"] and entry.get("index") == piece.get("index"):
+                texts = [v for v in (entry.get(name), piece.get(name)) if isinstance(v, str)]
+                entry |= {key: value for key, value in piece.items() if value is not None}
+                if texts:
+                    entry[name] = "".join(texts)
+                return
+    state.append(dict(piece))
 
 
 def _is_cut(data: bytes, error: ValueError) -> bool:

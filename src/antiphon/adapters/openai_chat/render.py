@@ -7,20 +7,22 @@ becomes bytes once.
 What is mapped on the way, and nothing else is: system and developer text into the role that
 the model knows, neighbours of one role into one message where a template insists on turns,
 call ids into a spelling that the provider takes, results to directly behind their calls,
-media out of results into a user message behind the last of them, reasoning left out. Each is
-told to the manifest.
+media out of results into a user message behind the last of them, reasoning left out that the
+model does not want back or never said, and what a dialect has no place for: names, refusals,
+text beside calls, answers of nothing. Each is told to the manifest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import Final, TypeAlias, assert_never
+from typing import Final, assert_never
 
 import msgspec
 
 from antiphon.adapters.base import GrowingBody, Rendering, request_hasher
 from antiphon.adapters.call_ids import CallIds
-from antiphon.adapters.openai_chat.profile import OPENAI_URL, Wire
+from antiphon.adapters.openai_chat.head import Json, head
+from antiphon.adapters.openai_chat.profile import Wire
 from antiphon.core.blocks import (
     AnyBlock,
     Audio,
@@ -28,6 +30,7 @@ from antiphon.core.blocks import (
     Image,
     Memory,
     Message,
+    Opaque,
     Outcome,
     Reasoning,
     Refusal,
@@ -49,15 +52,10 @@ from antiphon.core.profile import Echo, Profile
 from antiphon.core.rules import LineChecker
 from antiphon.errors import InternalError, InvalidInput, SequenceRejected
 
-Json: TypeAlias = dict[str, object]
-
-OWN_FIELDS: Final = frozenset(
-    {"model", "messages", "tools", "parallel_tool_calls", "stream", "stream_options"}
-    | {"max_tokens", "max_completion_tokens", "temperature"}
-)
 INSTRUCTIONS: Final = MessageId("instructions")
 
 _encode: Final = msgspec.json.Encoder().encode
+_decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class ChatLine:
@@ -73,18 +71,21 @@ class ChatLine:
         key: bytes,
         conversation: ConversationId | None,
     ) -> None:
-        base_url = (policy.endpoint or OPENAI_URL).rstrip("/")
         self._profile = profile
+        self._wire = wire.at(policy.endpoint or wire.home)
         self._key = key
         self._checker = LineChecker(profile, tools=tools, key=key, conversation=conversation)
         self._sequence: Digest | None = None
-        self._mappings: list[Mapping] = []
         self._ids = CallIds(profile)
+        self._tools: dict[CallId, str] = {}
         self._spoken = {role: profile.spoken_as(role) for role in Role}
-        self._method, self._url = "POST", f"{base_url}/chat/completions"
+        self._method, self._url = "POST", wire.url(policy.endpoint, policy.model)
         accept = "text/event-stream" if policy.stream else "application/json"
-        self._headers = (("accept", accept), ("content-type", "application/json"))
-        self._head = _head(policy, tools, wire.at(base_url))
+        headers = {"accept": accept, "content-type": "application/json"}
+        if wire.key_header is not None:
+            headers[wire.key_header] = ""  # the key is put there at the socket
+        self._headers = tuple(sorted(headers.items()))
+        self._head, self._mappings = head(policy, tools, self._wire)
         self._body = self._new_body()
         self._empty = True
         self._front: Json | None = None
@@ -154,6 +155,7 @@ class ChatLine:
         other._checker = self._checker.copy()
         other._mappings = self._mappings.copy()
         other._ids = self._ids.copy()
+        other._tools = self._tools.copy()
         other._body = self._body.copy()
         other._front = self._front and {**self._front}
         other._behind_front = self._behind_front.copy()
@@ -199,7 +201,7 @@ class ChatLine:
             if turn.get("name") != last.get("name"):
                 self._map("name_dropped", at)
                 last.pop("name", None)
-            self._turn = _joined(last, turn)
+            self._turn = _joined(last, turn, self._wire.reasoning_field)
         else:
             self._seal(last)
             self._turn = turn
@@ -230,7 +232,8 @@ class ChatLine:
             self._map(
                 "system_hoisted" if behind else "merged_same_role", at, "into the first message"
             )
-        self._front = turn if self._front is None else _joined(self._front, turn)
+        first, field = self._front, self._wire.reasoning_field
+        self._front = turn if first is None else _joined(first, turn, field)
         self._body = self._new_body()
         self._body.append(_encode(self._front))
         self._empty = False
@@ -248,54 +251,86 @@ class ChatLine:
         if spoken is not role:
             self._map(f"{role}_as_{spoken}", at)
         turn: Json = {"role": spoken.value}
-        if name is not None:
+        if name is not None and self._wire.names:
             turn["name"] = name
+        elif name is not None:
+            self._map("name_dropped", at)
+        reasoning: list[Reasoning] = []
         if len(blocks) == 1 and isinstance(blocks[0], Text):
             turn["content"] = blocks[0].text
-            reasoning = None
         else:
             reasoning = self._fill(turn, at, blocks)
-        if role is Role.ASSISTANT and self._profile.reasoning is not Echo.NEVER:
-            self._echo(turn, at, reasoning)
-        if self._profile.system_first and (spoken is Role.SYSTEM or spoken is Role.DEVELOPER):
+        if role is Role.ASSISTANT:
+            self._answer(turn, at, reasoning)
+        elif self._profile.system_first and (spoken is Role.SYSTEM or spoken is Role.DEVELOPER):
             self._to_front(turn, at)
         else:
             self._add(turn, at)
 
-    def _fill(self, turn: Json, at: MessageId, blocks: Sequence[AnyBlock]) -> str | None:
-        """Put content and calls into `turn`, and return the reasoning that stood with them."""
+    def _answer(self, turn: Json, at: MessageId, reasoning: list[Reasoning]) -> None:
+        """Place what the assistant said, as one message or as two."""
+        if self._profile.reasoning is not Echo.NEVER:
+            self._echo(turn, at, reasoning)
+        if "tool_calls" in turn and turn["content"] is not None:
+            if not self._profile.text_with_calls:
+                self._map("text_apart_from_calls", at, "in a message before theirs")
+                self._add({"role": turn["role"], "content": turn["content"]}, at)
+                turn["content"] = None
+        elif turn["content"] == "" and not self._wire.empty_answers:
+            self._map("empty_message_dropped", at)
+            return
+        self._add(turn, at)
+
+    def _fill(self, turn: Json, at: MessageId, blocks: Sequence[AnyBlock]) -> list[Reasoning]:
+        """Put content and calls into `turn`, and return the reasoning that may go with them."""
         parts: list[Json] = []
         calls: list[Json] = []
-        reasoning: str | None = None
+        reasoning: list[Reasoning] = []
+        refusals = "refusal" in self._profile.kinds.get(Role.ASSISTANT, ())
         for order, block in enumerate(blocks):
             match block:
                 case ToolCall():
                     calls.append(self._call(at, order, block))
-                case Reasoning(text=text) if self._profile.reasoning is Echo.NEVER:
+                case Reasoning() if self._profile.reasoning is Echo.NEVER:
                     self._map("reasoning_dropped", block_id(at, order))
-                case Reasoning(text=text):
-                    reasoning = (reasoning or "") + text
+                case Reasoning(opaque=Opaque(profile=other)) if other != self._profile.name:
+                    self._map("reasoning_dropped", block_id(at, order), f"of a model by {other}")
+                case Reasoning():
+                    reasoning.append(block)
+                case Refusal(text=text) if not refusals:
+                    self._map("refusal_as_text", block_id(at, order))
+                    parts.append(_text(text))
                 case Text(text=""):
                     if len(blocks) > 1:
                         self._map("empty_text_dropped", block_id(at, order))
                 case _:
                     if calls:
                         self._map("text_before_calls", block_id(at, order))
-                    parts.append(_part(block, at))
+                    parts.append(_part(block, at, self._wire))
         turn["content"] = _content(parts, empty=None if calls else "")
         if calls:
             turn["tool_calls"] = calls
         return reasoning
 
-    def _echo(self, turn: Json, at: MessageId, reasoning: str | None) -> None:
-        """Send reasoning where it is wanted, an empty one where there is none to send."""
-        if "tool_calls" in turn or self._profile.reasoning is Echo.ALWAYS:
-            turn["reasoning_content"] = reasoning or ""
-        elif reasoning is not None:
-            self._map("reasoning_dropped", at)
+    def _echo(self, turn: Json, at: MessageId, reasoning: list[Reasoning]) -> None:
+        """Send reasoning where it is wanted, an empty one where there has to be one."""
+        echo, field = self._profile.reasoning, self._wire.reasoning_field
+        if echo is Echo.WITH_CALLS and "tool_calls" not in turn:
+            if reasoning:
+                self._map("reasoning_dropped", at)
+        elif field == "reasoning_details":
+            state = [item for block in reasoning for item in _details(block)]
+            if state:
+                turn[field] = state
+            elif reasoning:
+                self._map("reasoning_dropped", at, "nothing was kept that could go back")
+        elif reasoning or echo is not Echo.KEPT:
+            turn[field] = "".join(block.text for block in reasoning)
 
     def _call(self, at: MessageId, order: int, call: ToolCall) -> Json:
         call_id = self._ids.sent_as(call.call_id)
+        if self._wire.result_names:
+            self._tools[call.call_id] = call.name
         if call_id != call.call_id:
             detail = f"{call.call_id} as {call_id}"
             self._map("call_id_respelled", block_id(at, order), detail)
@@ -318,7 +353,7 @@ class ChatLine:
         else:
             at = block_id(message.id, order)
             texts = [part.text for part in content if isinstance(part, Text) and part.text]
-            media = [_part(part, at) for part in content if not isinstance(part, Text)]
+            media = [_part(part, at, self._wire) for part in content if not isinstance(part, Text)]
             if len(texts) > 1:
                 self._map("result_joined", at, "its texts as lines of one")
             if media:
@@ -326,63 +361,29 @@ class ChatLine:
                 self._media += (_text(f"Returned by the tool call {call_id}:"), *media)
                 texts.append("The tool returned media; it stands in the next user message.")
             said = "\n".join(texts if fine else (_failure(result), *texts))
-        self._add({"role": "tool", "tool_call_id": call_id, "content": said}, message.id)
+        turn: Json = {"role": "tool", "tool_call_id": call_id, "content": said}
+        if self._wire.result_names:
+            turn["name"] = self._tools[result.call_id]
+        self._add(turn, message.id)
 
     def _map(self, rule: str, at: str, detail: str = "") -> None:
         self._mappings.append(Mapping(rule=rule, block=at, detail=detail))
-
-
-def _head(policy: Policy, tools: Sequence[ToolDeclaration], wire: Wire) -> bytes:
-    """Return the body up to its first message."""
-    clash = OWN_FIELDS & policy.extra.keys()
-    if clash:
-        name = min(clash)
-        raise InvalidInput(
-            "This field has a setting of its own; leave it out of the extra ones.",
-            code="bad_option",
-            at=f"extra.{name}",
-        )
-    fields: Json = {"model": policy.model, "stream": policy.stream}
-    if policy.stream and wire.stream_usage:
-        fields["stream_options"] = {"include_usage": True}
-    if policy.max_output_tokens is not None:
-        fields[wire.output_limit or "max_tokens"] = policy.max_output_tokens
-    if policy.temperature is not None:
-        fields["temperature"] = policy.temperature
-    if wire.store is not None:
-        fields["store"] = wire.store
-    fields |= sorted(policy.extra.items())
-    if tools:
-        fields["tools"] = [_declaration(tool) for tool in tools]
-        if policy.tool_choice is not None:
-            fields["tool_choice"] = _choice(policy.tool_choice)
-        if policy.parallel_tool_calls is not None:
-            fields["parallel_tool_calls"] = policy.parallel_tool_calls
-    return _encode(fields)[:-1] + b',"messages":['
-
-
-def _declaration(tool: ToolDeclaration) -> Json:
-    function: Json = {"name": tool.name}
-    if tool.description:
-        function["description"] = tool.description
-    function["parameters"] = tool.parameters
-    if tool.strict is not None:
-        function["strict"] = tool.strict
-    return {"type": "function", "function": function}
-
-
-def _choice(choice: str) -> object:
-    """Return the wire's form of a tool choice: a word, or `tool:` and a tool's name."""
-    if choice.startswith("tool:"):
-        return {"type": "function", "function": {"name": choice.removeprefix("tool:")}}
-    return choice
 
 
 def _text(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-def _part(block: AnyBlock, at: str) -> Json:
+def _details(block: Reasoning) -> list[msgspec.Raw]:
+    """Return the kept state of a block as it came; nothing where only its text was kept."""
+    kept = block.opaque.value if block.opaque is not None else msgspec.Raw(b"null")
+    try:
+        return _decode_list(kept)
+    except msgspec.DecodeError:
+        return []
+
+
+def _part(block: AnyBlock, at: str, wire: Wire) -> Json:
     """Return a block as a content part."""
     match block:
         case Text(text=text):
@@ -390,7 +391,7 @@ def _part(block: AnyBlock, at: str) -> Json:
         case Refusal(text=text):
             return {"type": "refusal", "refusal": text}
         case Image():
-            return _image(block)
+            return _image(block, wire)
         case Audio(data=data, format=form):
             return {"type": "input_audio", "input_audio": {"data": data, "format": form}}
         case File():
@@ -410,13 +411,14 @@ def _content(parts: list[Json], *, empty: str | None) -> object:
     return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts
 
 
-def _joined(first: Json, second: Json) -> Json:
+def _joined(first: Json, second: Json, reasoning: str) -> Json:
     """Return two messages of one role as one, each text still a part of its own."""
     parts = [*_parts(first), *_parts(second)]
     joined = {**first, "content": _content(parts, empty=None if "tool_calls" in second else "")}
-    thoughts = [str(m["reasoning_content"]) for m in (first, second) if "reasoning_content" in m]
-    if thoughts:
-        joined["reasoning_content"] = "".join(thoughts)
+    if reasoning in first and reasoning in second:
+        joined[reasoning] = first[reasoning] + second[reasoning]  # type: ignore[operator]  # both are texts, or both are lists
+    elif reasoning in second:
+        joined[reasoning] = second[reasoning]
     if "tool_calls" in second:
         joined["tool_calls"] = second["tool_calls"]
     return joined
@@ -433,8 +435,10 @@ def _failure(result: ToolResult) -> str:
     return f"[{result.outcome} {result.code}]" if result.code else f"[{result.outcome}]"
 
 
-def _image(image: Image) -> Json:
+def _image(image: Image, wire: Wire) -> Json:
     url = image.url or f"data:{image.media_type or 'image/png'};base64,{image.data or ''}"
+    if image.detail is None and not wire.image_objects:
+        return {"type": "image_url", "image_url": url}
     inner: Json = {"url": url}
     if image.detail is not None:
         inner["detail"] = image.detail
