@@ -78,7 +78,7 @@ def page() -> Iterator[str]:
         value = getattr(defaults, name)
         shown = json.dumps(value) if not isinstance(value, str) else value or "(empty)"
         yield f"| `{name}` | `{shown}` | {sentence(name)} |\n"
-    yield MODELS.replace("{spoken}", " and ".join(f"`{name}`" for name in available()))
+    yield MODELS.replace("{spoken}", ", ".join(f"`{name}`" for name in available()))
     for name, home in HOMES.items():
         address = f"`{home.base_url}`" if home.base_url else "has to be given"
         yield f"| `{name}` | {address} | {f'`{home.api_key_env}`' if home.api_key_env else 'none'} |\n"

@@ -170,7 +170,7 @@ def test_a_template_that_insists_gets_turns_or_nothing(history: list[Message], f
 
 @pytest.mark.parametrize(
     "name",
-    [n for n in CASES if n != "openai-chat/reasoning_returned" and not n.startswith("anthropic/")],
+    [n for n in CASES if n.startswith("openai-chat/") and n != "openai-chat/reasoning_returned"],
 )
 def test_every_golden_body_may_be_sent(name: str) -> None:
     _, recorded = golden.load(CASES[name])

@@ -33,6 +33,24 @@ COMPATIBLE: Final = replace(
     strict_schemas=False,
 )
 
+SAMPLING: Final = frozenset(
+    {"frequency_penalty", "presence_penalty", "reasoning_effort", "response_format", "seed"}
+    | {"stop", "top_p", "logprobs", "top_logprobs"}
+)
+"""Options that most dialects have; each says where it lacks one."""
+
+
+def _kinds(*, user: set[str], assistant: set[str]) -> dict[Role, frozenset[str]]:
+    """Return the kinds of blocks per role, where system text is text and a result a result."""
+    return {
+        Role.SYSTEM: frozenset({"text"}),
+        Role.DEVELOPER: frozenset({"text"}),
+        Role.USER: frozenset(user),
+        Role.ASSISTANT: frozenset(assistant),
+        Role.TOOL: frozenset({"tool_result"}),
+    }
+
+
 OPENAI: Final = Dialect(profile=OPENAI_CHAT, wire=Wire())
 
 LLAMACPP: Final = Dialect(
@@ -40,6 +58,28 @@ LLAMACPP: Final = Dialect(
     wire=Wire(home="http://127.0.0.1:8080/v1"),
 )
 
+QWEN_VLLM: Final = Dialect(
+    profile=replace(
+        COMPATIBLE,
+        name="qwen-vllm",
+        kinds=_kinds(user={"text", "image", "audio"}, assistant={"text", "reasoning", "tool_call"}),
+        # Ids of its own making are longer than 40 characters.
+        call_id_max=None,
+        call_id_safe=None,
+        max_tools=None,
+    ),
+    wire=Wire(
+        home="http://127.0.0.1:8000/v1",
+        output_limit="max_tokens",
+        parallel_tool_calls=False,
+        strict_tools=False,
+        reasoning_field="reasoning",  # `reasoning_content` until version 0.26
+        options=SAMPLING
+        | {"chat_template_kwargs", "include_reasoning", "logit_bias", "min_p", "min_tokens"}
+        | {"repetition_penalty", "structured_outputs", "top_k", "user"},
+    ),
+)
+
 DIALECTS: Final[Mapping[str, Dialect]] = {
-    dialect.profile.name: dialect for dialect in (OPENAI, LLAMACPP)
+    dialect.profile.name: dialect for dialect in (OPENAI, LLAMACPP, QWEN_VLLM)
 }
