@@ -7,18 +7,24 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
 from antiphon.adapters import registry
+from antiphon.adapters.base import render
 from antiphon.adapters.openai_chat.dialects import DIALECTS
 from antiphon.core.answer import Answer
 from antiphon.core.assembler import Assembler
-from antiphon.core.blocks import Reasoning
+from antiphon.core.blocks import Image, Reasoning
 from antiphon.core.deltas import Usage
+from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.rules import check
 from antiphon.engine.models import HOMES
+from antiphon.errors import InvalidInput, SequenceRejected
 from tests.adapters.chat_judge import problems
 from tests.golden import requests as golden
+from tests.support.lines import KEY, answer, line, user
+from tests.support.lines import asks as asks_for
 
 FIXTURES = Path(__file__).parent.parent / "data" / "fixtures"
 NAMED = sorted(DIALECTS.keys() - {"openai-chat", "llamacpp"})
@@ -85,6 +91,7 @@ def test_the_common_graph_says_what_its_fixture_says_field_by_field(dialect: str
 
 OWN_FIELDS: dict[str, set[str]] = {
     "qwen-vllm": {"chat_template_kwargs", "reasoning"},
+    "ollama-openai": {"reasoning"},
 }
 """What a dialect has beyond the published types of OpenAI, in a request or in a message."""
 
@@ -206,6 +213,10 @@ PAIRS = [
     Pair("qwen-vllm", "block_not_allowed", [USER, {"role": "assistant", "content": "no"}, USER], [USER, {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}, USER]),
     Pair("qwen-vllm", "missing_tool_result", [USER, asks(LONG), result(LONG)], [USER, asks(LONG)]),
     Pair("qwen-vllm", "orphan_tool_result", [USER, asks("a", reasoning="r"), result("a")], [USER, result("a")]),
+    Pair("ollama-openai", "block_not_allowed", [shows({"url": PNG})], [shows({"url": "https://e.test/a.png"})]),
+    Pair("ollama-openai", "empty_content", [USER, asks("a", content=None), result("a")], [{"role": "assistant", "content": None}]),
+    Pair("ollama-openai", "role_unsupported", *NO_DEVELOPER),
+    Pair("ollama-openai", "orphan_tool_result", [USER, asks("a"), result("a")], [USER, asks("a"), result("a"), result("b")]),
 ]  # fmt: skip
 
 
@@ -226,3 +237,55 @@ def test_of_each_pair_one_is_taken_and_the_other_refused(pair: Pair) -> None:
 
 def test_every_dialect_has_pairs() -> None:
     assert {pair.dialect for pair in PAIRS} == set(NAMED)
+
+
+# Options: what a dialect cannot say is refused where it was meant, and left out where it was not.
+
+TOOLS = (ToolDeclaration(name="look"),)
+
+
+def body(dialect: str, *tools: ToolDeclaration, **policy: Any) -> Any:
+    made = Policy(model="m", endpoint="http://127.0.0.1:1/v1", profile=dialect, **policy)
+    return json.loads(
+        render(registry.get(dialect), line(user()), made, tools, key=KEY).request.body
+    )
+
+
+@pytest.mark.req("M2", "M31")
+@pytest.mark.parametrize("dialect", NAMED)
+def test_a_field_that_a_dialect_does_not_list_is_never_sent(dialect: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        body(dialect, extra={"colour": msgspec.Raw(b'"red"'), "top_p": msgspec.Raw(b"1")})
+    assert (caught.value.code, caught.value.at) == ("unsupported_parameter", "extra.colour")
+    assert body(dialect, extra={"top_p": msgspec.Raw(b"1")})["top_p"] == 1
+
+
+@pytest.mark.req("M31")
+def test_where_there_is_no_tool_choice_a_forced_one_is_refused_and_a_free_one_left_out() -> None:
+    for choice in ("required", "tool:look"):
+        with pytest.raises(InvalidInput) as caught:
+            body("ollama-openai", *TOOLS, tool_choice=choice)
+        assert (caught.value.code, caught.value.at) == ("unsupported_parameter", "tool_choice")
+    assert "tool_choice" not in body("ollama-openai", *TOOLS, tool_choice="auto")
+    assert "tools" not in body("ollama-openai", *TOOLS, tool_choice="none")
+    assert body("qwen-vllm", *TOOLS, tool_choice="none")["tools"]
+
+
+@pytest.mark.req("M31")
+@pytest.mark.parametrize("dialect", [d for d in NAMED if not DIALECTS[d].wire.parallel_tool_calls])
+def test_one_call_at_a_time_is_refused_where_it_cannot_be_asked_for(dialect: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        body(dialect, *TOOLS, parallel_tool_calls=False)
+    assert (caught.value.code, caught.value.at) == ("unsupported_parameter", "parallel_tool_calls")
+    assert "parallel_tool_calls" not in body(dialect, *TOOLS, parallel_tool_calls=True)
+
+
+@pytest.mark.req("M30")
+def test_an_image_by_address_is_refused_wherever_it_stands() -> None:
+    far = Image(url="https://example.org/a.png")
+    adapter, policy = registry.get("ollama-openai"), Policy(model="m", profile="ollama-openai")
+    for messages in ([user(far)], [user(), asks_for("a"), answer("a", far)]):
+        with pytest.raises(SequenceRejected) as caught:
+            render(adapter, line(*messages), policy, key=KEY)
+        assert [f.code for f in caught.value.findings] == ["block_not_allowed"]
+    assert registry.get("ollama-openai", {"image_urls": True}).profile.image_urls

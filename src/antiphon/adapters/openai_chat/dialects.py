@@ -80,6 +80,27 @@ QWEN_VLLM: Final = Dialect(
     ),
 )
 
+OLLAMA: Final = Dialect(
+    profile=replace(
+        COMPATIBLE,
+        name="ollama-openai",
+        kinds=_kinds(user={"text", "image"}, assistant={"text", "reasoning", "tool_call"}),
+        image_urls=False,
+        call_id_max=None,
+        call_id_safe=None,
+        max_tools=None,
+    ),
+    wire=Wire(
+        home="http://127.0.0.1:11434/v1",
+        output_limit="max_tokens",
+        tool_choice=False,
+        parallel_tool_calls=False,
+        strict_tools=False,
+        reasoning_field="reasoning",
+        options=SAMPLING - {"logprobs", "top_logprobs"},
+    ),
+)
+
 DIALECTS: Final[Mapping[str, Dialect]] = {
-    dialect.profile.name: dialect for dialect in (OPENAI, LLAMACPP, QWEN_VLLM)
+    dialect.profile.name: dialect for dialect in (OPENAI, LLAMACPP, QWEN_VLLM, OLLAMA)
 }
