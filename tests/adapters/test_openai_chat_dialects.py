@@ -92,6 +92,7 @@ def test_the_common_graph_says_what_its_fixture_says_field_by_field(dialect: str
 OWN_FIELDS: dict[str, set[str]] = {
     "qwen-vllm": {"chat_template_kwargs", "reasoning"},
     "ollama-openai": {"reasoning"},
+    "groq": {"reasoning_format"},
 }
 """What a dialect has beyond the published types of OpenAI, in a request or in a message."""
 
@@ -217,6 +218,9 @@ PAIRS = [
     Pair("ollama-openai", "empty_content", [USER, asks("a", content=None), result("a")], [{"role": "assistant", "content": None}]),
     Pair("ollama-openai", "role_unsupported", *NO_DEVELOPER),
     Pair("ollama-openai", "orphan_tool_result", [USER, asks("a"), result("a")], [USER, asks("a"), result("a"), result("b")]),
+    Pair("groq", "role_unsupported", *NO_DEVELOPER),
+    Pair("groq", "block_not_allowed", [USER, asks("a"), result("a")], [USER, asks("a", reasoning="r"), result("a")]),
+    Pair("groq", "missing_tool_result", [USER, asks("a", "b"), result("b"), result("a")], [USER, asks("a", "b"), result("b")]),
 ]  # fmt: skip
 
 
@@ -289,3 +293,45 @@ def test_an_image_by_address_is_refused_wherever_it_stands() -> None:
             render(adapter, line(*messages), policy, key=KEY)
         assert [f.code for f in caught.value.findings] == ["block_not_allowed"]
     assert registry.get("ollama-openai", {"image_urls": True}).profile.image_urls
+
+
+# Errors: what is a definite no, and what nobody knows.
+
+
+class Refused(NamedTuple):
+    dialect: str
+    status: int
+    body: dict[str, Any]
+    code: str
+    definite: bool = True
+    retryable: bool = False
+
+
+ERRORS = [
+    Refused("qwen-vllm", 400, {"object": "error", "message": "m", "type": "BadRequestError", "code": 400}, "BadRequestError"),
+    Refused("qwen-vllm", 400, {"error": {"message": "<400> InternalError.Algo.InvalidParameter: m", "type": "invalid_request_error", "code": "invalid_parameter_error"}}, "invalid_parameter_error"),
+    Refused("qwen-vllm", 500, {"error": {"message": "m", "type": "InternalServerError", "code": 500}}, "InternalServerError", definite=False, retryable=True),
+    Refused("ollama-openai", 400, {"error": {"message": "invalid message content type: <nil>", "type": "invalid_request_error", "param": None, "code": None}}, "invalid_request_error"),
+    Refused("ollama-openai", 404, {"error": {"message": "model not found", "type": "not_found_error", "param": None, "code": None}}, "not_found_error"),
+    Refused("ollama-openai", 500, {"error": {"message": "m", "type": "api_error", "param": None, "code": None}}, "api_error", definite=False, retryable=True),
+    Refused("groq", 400, {"error": {"message": "m", "type": "invalid_request_error", "code": "tool_use_failed", "failed_generation": "<f>"}}, "tool_use_failed", retryable=True),
+    Refused("groq", 413, {"error": {"message": "m", "type": "tokens", "code": "rate_limit_exceeded"}}, "rate_limit_exceeded"),
+    Refused("groq", 422, {"error": {"message": "m", "type": "invalid_request_error"}}, "invalid_request_error"),
+    Refused("groq", 424, {"error": {"message": "m", "type": "t"}}, "t"),
+    Refused("groq", 498, {"error": {"message": "capacity", "type": None}}, "overloaded", retryable=True),
+    Refused("groq", 499, {"error": {"message": "cancelled", "type": None}}, "http_499", definite=False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ERRORS, ids=[f"{n}-{e.dialect}-{e.code}" for n, e in enumerate(ERRORS)])  # fmt: skip
+def test_an_error_of_a_dialect_is_a_definite_no_or_is_not(case: Refused) -> None:
+    verdict = registry.get(case.dialect).classify(case.status, {}, json.dumps(case.body).encode(), 0)  # fmt: skip
+    assert (verdict.code, verdict.definite, verdict.retryable) == (
+        case.code,
+        case.definite,
+        case.retryable,
+    )
+
+
+def test_every_dialect_has_errors() -> None:
+    assert {case.dialect for case in ERRORS} == set(NAMED)

@@ -101,6 +101,39 @@ OLLAMA: Final = Dialect(
     ),
 )
 
+GROQ: Final = Dialect(
+    profile=replace(
+        COMPATIBLE,
+        name="groq",
+        # No reasoning: the assistant's message may hold no field that the API does not know.
+        kinds=_kinds(user={"text", "image"}, assistant={"text", "tool_call"}),
+    ),
+    wire=Wire(
+        home="https://api.groq.com/openai/v1",
+        output_limit="max_completion_tokens",
+        stream_usage=False,  # it comes in the last chunk, under `x_groq`, unasked
+        strict_tools=False,
+        options=SAMPLING
+        | {"citation_options", "compound_custom", "disable_tool_validation", "documents"}
+        | {"include_reasoning", "logit_bias", "metadata", "reasoning_format", "search_settings"}
+        | {"service_tier", "user"},
+    ),
+)
+
+AZURE: Final = Dialect(
+    profile=replace(OPENAI_CHAT, name="azure"),
+    wire=Wire(
+        home="",
+        output_limit="max_completion_tokens",
+        options=SAMPLING
+        | {"audio", "data_sources", "logit_bias", "metadata", "modalities", "prediction"}
+        | {"prompt_cache_key", "safety_identifier", "service_tier", "store", "user", "verbosity"}
+        | {"user_security_context"},
+        key_header="api-key",
+        api_version="2024-10-21",
+    ),
+)
+
 DIALECTS: Final[Mapping[str, Dialect]] = {
-    dialect.profile.name: dialect for dialect in (OPENAI, LLAMACPP, QWEN_VLLM, OLLAMA)
+    dialect.profile.name: dialect for dialect in (OPENAI, LLAMACPP, QWEN_VLLM, OLLAMA, GROQ)
 }
