@@ -13,6 +13,7 @@ import pytest
 from antiphon.adapters import registry
 from antiphon.adapters.base import render
 from antiphon.adapters.openai_chat.dialects import DIALECTS
+from antiphon.adapters.openai_chat.profile import NOWHERE
 from antiphon.core.answer import Answer
 from antiphon.core.assembler import Assembler
 from antiphon.core.blocks import Image, Reasoning
@@ -93,6 +94,7 @@ OWN_FIELDS: dict[str, set[str]] = {
     "qwen-vllm": {"chat_template_kwargs", "reasoning"},
     "ollama-openai": {"reasoning"},
     "groq": {"reasoning_format"},
+    "azure": set(),
 }
 """What a dialect has beyond the published types of OpenAI, in a request or in a message."""
 
@@ -114,7 +116,7 @@ def test_beside_the_dialects_own_fields_there_is_nothing_that_the_published_type
 
 def test_a_dialect_is_at_home_where_the_settings_say() -> None:
     for name, dialect in DIALECTS.items():
-        assert dialect.wire.home == (HOMES[name].base_url or ""), name
+        assert dialect.wire.home == (HOMES[name].base_url or NOWHERE), name
 
 
 # Recorded streams.
@@ -221,6 +223,8 @@ PAIRS = [
     Pair("groq", "role_unsupported", *NO_DEVELOPER),
     Pair("groq", "block_not_allowed", [USER, asks("a"), result("a")], [USER, asks("a", reasoning="r"), result("a")]),
     Pair("groq", "missing_tool_result", [USER, asks("a", "b"), result("b"), result("a")], [USER, asks("a", "b"), result("b")]),
+    Pair("azure", "block_not_allowed", [{"role": "developer", "content": "s"}, USER, asks("a"), result("a")], [USER, asks("a", reasoning_content="r"), result("a")]),
+    Pair("azure", "call_id_too_long", [USER, asks("a" * 40), result("a" * 40)], [USER, asks("a" * 65), result("a" * 65)]),
 ]  # fmt: skip
 
 
@@ -320,6 +324,10 @@ ERRORS = [
     Refused("groq", 424, {"error": {"message": "m", "type": "t"}}, "t"),
     Refused("groq", 498, {"error": {"message": "capacity", "type": None}}, "overloaded", retryable=True),
     Refused("groq", 499, {"error": {"message": "cancelled", "type": None}}, "http_499", definite=False),
+    Refused("azure", 400, {"error": {"message": "m", "type": None, "param": "prompt", "code": "content_filter", "status": 400, "innererror": {"code": "ResponsibleAIPolicyViolation"}}}, "content_filter"),
+    Refused("azure", 401, {"error": {"code": "401", "message": "Access denied due to invalid subscription key."}}, "authentication_error"),
+    Refused("azure", 404, {"error": {"code": "DeploymentNotFound", "message": "m"}}, "DeploymentNotFound"),
+    Refused("azure", 429, {"error": {"code": "429", "message": "m"}}, "rate_limit_exceeded", retryable=True),
 ]  # fmt: skip
 
 
@@ -335,3 +343,36 @@ def test_an_error_of_a_dialect_is_a_definite_no_or_is_not(case: Refused) -> None
 
 def test_every_dialect_has_errors() -> None:
     assert {case.dialect for case in ERRORS} == set(NAMED)
+
+
+# Azure: where a request goes, and how the key comes along.
+
+
+@pytest.mark.req("M2", "M51")
+def test_the_path_names_the_deployment_and_the_key_has_a_header_of_its_own() -> None:
+    case, _ = golden.load(CASES["azure/minimal"])
+    request = case.rendering().request
+    assert request.url == (
+        "https://example.openai.azure.com/openai/deployments/my%20deployment%2F2"
+        "/chat/completions?api-version=2024-10-21"
+    )
+    assert request.headers == (
+        ("accept", "text/event-stream"),
+        ("api-key", ""),
+        ("content-type", "application/json"),
+    )
+    for name, query in (("same_path_as_openai", ""), ("other_version", "2025-04-01-preview")):
+        url = golden.load(CASES[f"azure/{name}"])[0].rendering().request.url
+        assert url.partition("?api-version=")[2] == query
+        assert ("/deployments/" in url) is bool(query)
+
+
+def test_a_request_to_azure_can_be_shown_before_anybody_names_an_address() -> None:
+    request = render(registry.get("azure"), line(user()), Policy(model="m"), key=KEY).request
+    assert request.url.startswith("https://unnamed.invalid/openai/deployments/m/")
+
+
+def test_the_wait_that_azure_asks_for_is_honoured_to_the_millisecond() -> None:
+    headers = {"retry-after-ms": "1500", "retry-after": "2"}
+    verdict = registry.get("azure").classify(429, headers, b"", 0)
+    assert verdict.retry_after_ms == 1500

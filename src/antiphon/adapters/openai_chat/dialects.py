@@ -12,7 +12,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from antiphon.adapters.openai_chat.profile import OPENAI_CHAT, Wire
+from antiphon.adapters.openai_chat.profile import NOWHERE, OPENAI_CHAT, Wire
 from antiphon.core.blocks import Role
 from antiphon.core.profile import Profile
 
@@ -123,7 +123,7 @@ GROQ: Final = Dialect(
 AZURE: Final = Dialect(
     profile=replace(OPENAI_CHAT, name="azure"),
     wire=Wire(
-        home="",
+        home=NOWHERE,
         output_limit="max_completion_tokens",
         options=SAMPLING
         | {"audio", "data_sources", "logit_bias", "metadata", "modalities", "prediction"}
@@ -135,5 +135,5 @@ AZURE: Final = Dialect(
 )
 
 DIALECTS: Final[Mapping[str, Dialect]] = {
-    dialect.profile.name: dialect for dialect in (OPENAI, LLAMACPP, QWEN_VLLM, OLLAMA, GROQ)
+    dialect.profile.name: dialect for dialect in (OPENAI, LLAMACPP, QWEN_VLLM, OLLAMA, GROQ, AZURE)
 }

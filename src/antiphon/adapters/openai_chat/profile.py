@@ -19,6 +19,9 @@ from antiphon.core.profile import Profile
 from antiphon.errors import InvalidInput
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
+NOWHERE: Final = "https://unnamed.invalid"
+"""Stands for the address of a provider whose customers each have their own, so that a request can
+be shown before anybody names it. The top-level domain is reserved: nothing can be sent there."""
 
 OPENAI_CHAT: Final = Profile(
     name="openai-chat",
@@ -44,8 +47,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How one server spells a request. The defaults are OpenAI's own spelling, for ever.
 
     Attributes:
-        home: Where requests go when nobody names an address; empty where each customer has
-            their own.
+        home: Where requests go when nobody names an address.
         output_limit: The field that bounds the answer: `max_completion_tokens`, `max_tokens`.
             None: as the host in the address suggests.
         store: What is said about keeping the completion at the provider; None says nothing,
@@ -95,18 +97,8 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.structs.replace(self, output_limit=limit, store=store)
 
     def url(self, base_url: str, model: str) -> str:
-        """Return where a request for `model` goes.
-
-        Raises:
-            InvalidInput: `bad_option`: nobody said where, and the dialect has no home.
-        """
+        """Return where a request for `model` goes."""
         base_url = (base_url or self.home).rstrip("/")
-        if not base_url:
-            raise InvalidInput(
-                "Each customer of this provider has an address of their own; name it.",
-                code="bad_option",
-                at="endpoint",
-            )
         if self.api_version is None or base_url.endswith("/openai/v1"):
             return f"{base_url}/chat/completions"
         deployment = f"{base_url.removesuffix('/openai')}/openai/deployments/{quote(model, '')}"
