@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from antiphon.engine.ports import NotSent
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function
 from antiphon.errors import Conflict, InvalidInput, NotFound, ProviderFailed, Refused
-from antiphon.library import CallsWaiting, Committed, Ended
+from antiphon.library import CallsWaiting, Chat, Committed, Ended
 from tests.support.engines import app_on, talk
 from tests.support.provider import Hold, ScriptedProvider, asks, chunk, says
 
@@ -443,6 +444,46 @@ async def test_bad_input_is_refused_with_a_code_and_changes_nothing(db: Path) ->
         assert model.value.code == "model_not_found"
         assert parent.value.code == "missing_parent"
         assert foreign.revision == (await chat.row()).revision == 0
+
+
+HALF = "\ud800"
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        lambda chat: chat.send(HALF),
+        lambda chat: chat.send("Hello", ask=Ask(instructions=HALF)),
+        lambda chat: chat.rename(HALF),
+    ],
+    ids=["text", "instructions", "title"],
+)
+async def test_half_a_character_is_refused_before_anything_is_stored(
+    db: Path, attempt: Callable[[Chat], Awaitable[object]]
+) -> None:
+    provider = ScriptedProvider(says("Hi."))
+    async with app_on(db, provider) as app:
+        chat = await app.create()
+        before = await chat.row()
+        with pytest.raises(InvalidInput) as caught:
+            await attempt(chat)
+        assert caught.value.code == "invalid_unicode"
+        assert await chat.row() == before
+        assert await talk(chat, "Hello") == "Hi."
+
+
+async def test_a_result_with_half_a_character_leaves_the_call_open(db: Path) -> None:
+    provider = ScriptedProvider(asks(("c1", "weather", "{}")), says("Rain."))
+    async with app_on(db, provider) as app:
+        chat = await app.create(ask=WEATHER)
+        run = await chat.send("Weather?")
+        async for _ in run.events():
+            pass
+        with pytest.raises(InvalidInput) as caught:
+            await run.answer({"c1": HALF})
+        assert caught.value.code == "invalid_unicode"
+        run = await run.answer({"c1": "rain"})
+        assert (await run.result()).text == "Rain."
 
 
 async def test_only_a_user_message_can_be_edited(db: Path) -> None:

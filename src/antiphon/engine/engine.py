@@ -56,6 +56,7 @@ from antiphon.engine.dispatcher import Dispatcher
 from antiphon.engine.live import StreamItem
 from antiphon.engine.runs import Worker
 from antiphon.engine.startup import recover
+from antiphon.engine.texts import storable
 from antiphon.engine.world import World
 from antiphon.errors import Conflict, InvalidInput, NotFound, Refused
 
@@ -380,47 +381,49 @@ class Engine:
         model = world.settings.models.get(ask.model)
         tenant_key = await world.store.tenant_key(row.tenant)
         declared = ask.tools or tuple(f.declaration for f in world.functions.values())
-        policy, policy_data = stored_digest(
-            tenant_key,
-            Policy(
-                model=model.model,
-                profile=model.profile,
-                endpoint=model.base_url,
-                facts={k: msgspec.Raw(msgspec.json.encode(v)) for k, v in model.facts.items()},
-                instructions=ask.instructions,
-                max_output_tokens=ask.max_output_tokens or model.max_output_tokens,
-                tool_choice=ask.tool_choice,
-                temperature=ask.temperature,
-            ),
-        )
-        toolset, toolset_data = stored_digest(tenant_key, declared)
-        now_ms = world.clock.now_ms()
-        done = await world.store.do_all(
-            PutContent(
-                conversation=row.id,
-                now_ms=now_ms,
-                items=((policy, policy_data), (toolset, toolset_data)),
-            ),
-            StartRun(
-                conversation=row.id,
-                now_ms=now_ms,
-                run=RunId(world.new_id("run_")),
-                kind=kind,
-                options=RunOptions(
-                    model=model.name,
-                    policy_digest=policy,
-                    toolset_digest=toolset,
-                    max_model_calls=world.settings.max_model_calls,
-                    max_tool_calls=world.settings.max_tool_calls,
+        with storable("instructions or tools"):
+            policy, policy_data = stored_digest(
+                tenant_key,
+                Policy(
+                    model=model.model,
+                    profile=model.profile,
+                    endpoint=model.base_url,
+                    facts={k: msgspec.Raw(msgspec.json.encode(v)) for k, v in model.facts.items()},
+                    instructions=ask.instructions,
+                    max_output_tokens=ask.max_output_tokens or model.max_output_tokens,
+                    tool_choice=ask.tool_choice,
+                    temperature=ask.temperature,
                 ),
-                input=node,
-                asked_parent=parent,
-                at_root=at_root,
-                key=key,
-                max_queued=world.settings.max_queued,
-                refusal=not_now.code if not_now else None,
-            ),
-        )
+            )
+            toolset, toolset_data = stored_digest(tenant_key, declared)
+        now_ms = world.clock.now_ms()
+        with storable(node.id if node is not None else row.id):
+            done = await world.store.do_all(
+                PutContent(
+                    conversation=row.id,
+                    now_ms=now_ms,
+                    items=((policy, policy_data), (toolset, toolset_data)),
+                ),
+                StartRun(
+                    conversation=row.id,
+                    now_ms=now_ms,
+                    run=RunId(world.new_id("run_")),
+                    kind=kind,
+                    options=RunOptions(
+                        model=model.name,
+                        policy_digest=policy,
+                        toolset_digest=toolset,
+                        max_model_calls=world.settings.max_model_calls,
+                        max_tool_calls=world.settings.max_tool_calls,
+                    ),
+                    input=node,
+                    asked_parent=parent,
+                    at_root=at_root,
+                    key=key,
+                    max_queued=world.settings.max_queued,
+                    refusal=not_now.code if not_now else None,
+                ),
+            )
         if isinstance(done, Denied):
             if not_now is not None and done.reason == not_now.code:
                 raise not_now
@@ -470,7 +473,8 @@ class Engine:
                     code=given.code,
                 )
             )
-        done = await store.do_all(*commands)
+        with storable(run):
+            done = await store.do_all(*commands)
         if isinstance(done, Denied):
             raise refusal(done)
         self.kick(conversation)
@@ -562,7 +566,8 @@ class Engine:
         return self.world.broker.follow(conversation, after)
 
     async def _do(self, command: Command[R]) -> R:
-        done = await self.world.store.do(command)
+        with storable(command.conversation):
+            done = await self.world.store.do(command)
         if isinstance(done, Denied):
             raise refusal(done)
         return done
