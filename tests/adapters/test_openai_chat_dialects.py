@@ -16,7 +16,7 @@ from antiphon.adapters.openai_chat.dialects import DIALECTS
 from antiphon.adapters.openai_chat.profile import NOWHERE
 from antiphon.core.answer import Answer
 from antiphon.core.assembler import Assembler
-from antiphon.core.blocks import Image, Reasoning
+from antiphon.core.blocks import Image, Reasoning, Role
 from antiphon.core.deltas import Usage
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.rules import check
@@ -24,7 +24,7 @@ from antiphon.engine.models import HOMES
 from antiphon.errors import InvalidInput, SequenceRejected
 from tests.adapters.chat_judge import problems
 from tests.golden import requests as golden
-from tests.support.lines import KEY, answer, line, user
+from tests.support.lines import KEY, answer, line, said, user
 from tests.support.lines import asks as asks_for
 
 FIXTURES = Path(__file__).parent.parent / "data" / "fixtures"
@@ -95,6 +95,7 @@ OWN_FIELDS: dict[str, set[str]] = {
     "ollama-openai": {"reasoning"},
     "groq": {"reasoning_format"},
     "azure": set(),
+    "deepseek": {"reasoning_content", "thinking"},
 }
 """What a dialect has beyond the published types of OpenAI, in a request or in a message."""
 
@@ -225,6 +226,10 @@ PAIRS = [
     Pair("groq", "missing_tool_result", [USER, asks("a", "b"), result("b"), result("a")], [USER, asks("a", "b"), result("b")]),
     Pair("azure", "block_not_allowed", [{"role": "developer", "content": "s"}, USER, asks("a"), result("a")], [USER, asks("a", reasoning_content="r"), result("a")]),
     Pair("azure", "call_id_too_long", [USER, asks("a" * 40), result("a" * 40)], [USER, asks("a" * 65), result("a" * 65)]),
+    Pair("deepseek", "lost_reasoning", [USER, asks("call_00_a", reasoning_content="call f"), result("call_00_a")], [USER, asks("call_00_a"), result("call_00_a")]),
+    Pair("deepseek", "lost_reasoning", [USER, asks("a", reasoning_content=""), result("a"), {"role": "assistant", "content": "done"}, USER], [USER, asks("a"), result("a"), {"role": "assistant", "content": "done", "reasoning_content": "ok"}, USER]),
+    Pair("deepseek", "orphan_tool_result", [USER, asks("a", reasoning_content="r"), result("a")], [USER, result("a")]),
+    Pair("deepseek", "role_unsupported", *NO_DEVELOPER),
 ]  # fmt: skip
 
 
@@ -328,6 +333,9 @@ ERRORS = [
     Refused("azure", 401, {"error": {"code": "401", "message": "Access denied due to invalid subscription key."}}, "authentication_error"),
     Refused("azure", 404, {"error": {"code": "DeploymentNotFound", "message": "m"}}, "DeploymentNotFound"),
     Refused("azure", 429, {"error": {"code": "429", "message": "m"}}, "rate_limit_exceeded", retryable=True),
+    Refused("deepseek", 400, {"error": {"message": "The `reasoning_content` in the thinking mode must be passed back to the API.", "type": "invalid_request_error", "param": None, "code": "invalid_request_error"}}, "invalid_request_error"),
+    Refused("deepseek", 402, {"error": {"message": "Insufficient Balance", "type": "unknown_error", "param": None, "code": "invalid_request_error"}}, "invalid_request_error"),
+    Refused("deepseek", 503, {"error": {"message": "m", "type": "service_unavailable_error", "code": None}}, "service_unavailable_error", retryable=True),
 ]  # fmt: skip
 
 
@@ -376,3 +384,26 @@ def test_the_wait_that_azure_asks_for_is_honoured_to_the_millisecond() -> None:
     headers = {"retry-after-ms": "1500", "retry-after": "2"}
     verdict = registry.get("azure").classify(429, headers, b"", 0)
     assert verdict.retry_after_ms == 1500
+
+
+# DeepSeek: reasoning that has to come back.
+
+
+@pytest.mark.req("M2", "M31")
+def test_without_thinking_nobody_misses_the_reasoning() -> None:
+    calls = [USER, asks("a"), result("a")]
+    thinking = Pair("deepseek", "", [], [], {"thinking": {"type": "enabled"}})
+    assert verdict(thinking, calls) == ["lost_reasoning"]
+    assert verdict(thinking._replace(more={"thinking": {"type": "disabled"}}), calls) == []
+
+
+@pytest.mark.req("M31", "M42")
+def test_what_a_dialect_itself_thought_comes_back_and_no_others() -> None:
+    stream = (FIXTURES / "streams" / "deepseek" / "04_reasoning_then_tool.sse").read_bytes()
+    for reader, sent, rules in (("deepseek", True, []), ("groq", False, ["reasoning_dropped"])):
+        made = read(reader, stream)
+        messages = line(user(), said(Role.ASSISTANT, *made.blocks), answer(made.calls[0].call_id))
+        rendering = render(registry.get("deepseek"), messages, Policy(model="m"), key=KEY)
+        turn = json.loads(rendering.request.body)["messages"][1]
+        assert turn["reasoning_content"] == (made.reasoning if sent else "")
+        assert [m.rule for m in rendering.mappings] == rules

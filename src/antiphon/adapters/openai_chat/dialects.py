@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from antiphon.adapters.openai_chat.profile import NOWHERE, OPENAI_CHAT, Wire
 from antiphon.core.blocks import Role
-from antiphon.core.profile import Profile
+from antiphon.core.profile import Echo, Profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +134,26 @@ AZURE: Final = Dialect(
     ),
 )
 
+DEEPSEEK: Final = Dialect(
+    profile=replace(
+        COMPATIBLE,
+        name="deepseek",
+        kinds=_kinds(user={"text", "image"}, assistant={"text", "reasoning", "tool_call"}),
+        # While it thinks, a message with calls has to bring its reasoning for ever, an empty one
+        # where there was none. Of answers without calls it is ignored, so it stays behind. Its
+        # first reasoning models refused it: for those, state `reasoning_echo = "never"`.
+        reasoning=Echo.WITH_CALLS,
+    ),
+    wire=Wire(
+        home="https://api.deepseek.com",
+        output_limit="max_tokens",
+        parallel_tool_calls=False,
+        strict_tools=False,
+        options=(SAMPLING - {"seed"}) | {"thinking"},
+    ),
+)
+
 DIALECTS: Final[Mapping[str, Dialect]] = {
-    dialect.profile.name: dialect for dialect in (OPENAI, LLAMACPP, QWEN_VLLM, OLLAMA, GROQ, AZURE)
+    dialect.profile.name: dialect
+    for dialect in (OPENAI, LLAMACPP, QWEN_VLLM, OLLAMA, GROQ, AZURE, DEEPSEEK)
 }
