@@ -271,6 +271,15 @@ def test_a_call_that_comes_with_the_id_of_an_earlier_one_is_given_another() -> N
     assert assemble(*call(), TOOLS, known_call_ids=["c0"]).committable
 
 
+@pytest.mark.parametrize("name", ["no.such", "a b", "weather\n", "é", "x" * 65])
+def test_a_call_by_a_name_that_the_provider_never_takes_back_is_no_answer(name: str) -> None:
+    pattern = "[a-zA-Z0-9_-]{1,64}"
+    answer = assemble(*call(name=name), TOOLS, tool_name_pattern=pattern)
+    assert withheld(answer) == "malformed_function_call"
+    assert answer.retryable
+    assert assemble(*call(), TOOLS, tool_name_pattern=pattern).committable
+
+
 def test_two_calls_of_one_answer_share_no_id_even_where_the_line_has_it_already() -> None:
     twice = assemble(*call(), *call(block=4), TOOLS, known_call_ids=["c1"])
     assert withheld(twice) == "duplicate_call_id"

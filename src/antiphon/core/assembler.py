@@ -13,6 +13,7 @@ as one attempt, and what a foreign attempt sends never reaches it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias, assert_never
@@ -94,6 +95,7 @@ class Assembler:
         limits: Limits = DEFAULT_LIMITS,
         commit_truncated: bool = True,
         known_call_ids: Container[str] = (),
+        tool_name_pattern: str | None = None,
     ) -> None:
         """Start with nothing.
 
@@ -104,11 +106,14 @@ class Assembler:
             known_call_ids: Ids that earlier calls of the line bear. A call that comes with one
                 of them is given another: servers that count from zero in every answer are
                 common, and two calls of one line may not share an id.
+            tool_name_pattern: What the profile takes as the name of a tool. A call by another
+                name could never be sent back, so the conversation would end with it.
         """
         self._tools = tools
         self._limits = limits
         self._commit_truncated = commit_truncated
         self._known_call_ids = known_call_ids
+        self._names = None if tool_name_pattern is None else re.compile(tool_name_pattern)
         self._blocks: dict[int, _Held] = {}
         self._size_bytes = 0
         self._handle: str | None = None
@@ -449,13 +454,16 @@ class Assembler:
         """Return the calls as blocks.
 
         Raises:
-            _Uncommittable: One has no name, or an id that is not its own.
+            _Uncommittable: One has no name, or none that the provider takes back, or an id that
+                is not its own.
         """
         calls: list[ToolCall] = []
         seen: set[str] = set()
         for (block, held), text in zip(self._held_calls(), arguments, strict=True):
             if not held.name:
                 raise _malformed("A call came without the name of its tool.")
+            if self._names is not None and self._names.fullmatch(held.name) is None:
+                raise _malformed(f"{held.name[:80]!r} is no name for a tool.")
             call_id = held.call_id or self._made_id(block, "missing_call_id")
             if call_id in seen:
                 raise _Uncommittable(

@@ -268,6 +268,7 @@ class Dispatcher:
                 commit_truncated=world.settings.commit_truncated,
                 known_call_ids=world.lines.call_ids(run.conversation),
                 limits=world.settings.limits,
+                tool_name_pattern=target.adapter.profile.tool_name_pattern,
             ),
             idle_s=world.settings.idle_timeout_s,
         )
