@@ -28,7 +28,7 @@ from antiphon.core.commands import StartKey
 from antiphon.core.deltas import Channel
 from antiphon.core.events import Preview
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, MessageId, RunId
-from antiphon.core.records import Call, CallState, Conversation, Run, RunStatus
+from antiphon.core.records import TERMINAL_CALL, Call, CallState, Conversation, Run, RunStatus
 from antiphon.core.tree import line as visible
 from antiphon.core.tree import siblings
 from antiphon.engine.assembly import open_world
@@ -169,7 +169,8 @@ class RunHandle:
                 if row.status is not RunStatus.WAITING:
                     return None  # answered since
                 calls = await store.calls(self.conversation, self.id, row.leaf)
-                return CallsWaiting(run=self.id, calls=tuple(calls))
+                opened = tuple(call for call in calls if call.state not in TERMINAL_CALL)
+                return CallsWaiting(run=self.id, calls=opened) if opened else None
             case events.RunChanged(status=RunStatus.SUCCESS | RunStatus.ERROR | RunStatus.CANCELED):
                 return Ended(run=self.id, status=event.status, code=event.code)
             case _:

@@ -130,6 +130,34 @@ async def test_a_run_waits_for_results_that_the_client_brings(db: Path) -> None:
         }  # fmt: skip
 
 
+async def test_only_open_calls_are_asked_for_and_answered_ones_are_not_asked_for_again(
+    db: Path,
+) -> None:
+    clock = Function(name="clock", run=lambda: "noon")
+    ask = Ask(tools=(clock.declaration, *WEATHER.tools))
+    provider = ScriptedProvider(
+        asks(("c1", "clock", "{}"), ("c2", "weather", "{}")), says("Rain at noon.")
+    )
+    async with app_on(db, provider, functions=[clock]) as app:
+        run = await (await app.create(ask=ask)).send("Weather?")
+        events = [event async for event in run.events()]
+        assert isinstance(events[-1], CallsWaiting)
+        assert [call.call_id for call in events[-1].calls] == ["c2"]
+        await run.answer({"c2": "rain"})
+        assert (await run.result()).text == "Rain at noon."  # the handle from before
+
+
+@pytest.mark.req("M72")
+async def test_a_call_that_no_request_can_carry_does_not_end_the_conversation(db: Path) -> None:
+    provider = ScriptedProvider(*[asks(("c1", "no.such", "{}"))] * 3, says("Here."))
+    async with app_on(db, provider) as app:
+        chat = await app.create(ask=WEATHER)
+        with pytest.raises(ProviderFailed) as caught:
+            await (await chat.send("Weather?")).result()
+        assert caught.value.code == "malformed_function_call"
+        assert await talk(chat, "Are you there?") == "Here."
+
+
 async def test_text_that_follows_the_last_result_at_once_waits_its_turn(db: Path) -> None:
     provider = ScriptedProvider(asks(("c1", "weather", "{}")), says("Rain."), says("Yes."))
     async with app_on(db, provider) as app:
