@@ -186,6 +186,22 @@ def test_what_is_wrong_with_a_message_is_found_at_its_place(
     assert judged(first, message, first) == [(code, at)]
 
 
+@pytest.mark.parametrize(
+    ("content", "code", "at"),
+    [
+        ([], "empty_content", "messages[2].content"),
+        (None, "malformed_item", "messages[2].content"),
+        ([{"type": "video"}], "malformed_item", "messages[2].content[0]"),
+    ],
+)
+def test_a_result_that_cannot_be_read_is_wrong_and_not_missing(
+    content: Any, code: str, at: str
+) -> None:
+    result = {"role": "tool", "tool_call_id": "a", "content": content}
+    other = {"role": "tool", "tool_call_id": "b", "content": "1"}
+    assert judged({"role": "user", "content": "hi"}, ASKS, result, other) == [(code, at)]
+
+
 def test_what_is_no_message_is_found_in_its_turn_among_the_others() -> None:
     orphan = {"role": "tool", "tool_call_id": "a", "content": "1"}
     two = {"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "odd"}]}

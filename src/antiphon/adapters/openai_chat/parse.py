@@ -128,9 +128,20 @@ class _Reader:
                     message=str(problem),
                 )
             )
+            self._stand_in(at, item)
             return
         self._position += len(message.blocks) or 1
         self.messages.append(message)
+
+    def _stand_in(self, at: str, item: object) -> None:
+        """Let a result that cannot be read answer its call: it is wrong, not missing."""
+        match item:
+            case {"role": "tool", "tool_call_id": str(call_id)} if any(
+                call.call_id == call_id for message in self.messages for call in message.calls
+            ):
+                self.message(at, {"role": "tool", "tool_call_id": call_id, "content": ""})
+            case _:
+                pass
 
     def _message(self, at: str, item: object) -> Message:
         if not isinstance(item, dict):
@@ -271,6 +282,10 @@ class _Reader:
         if isinstance(content, str):
             parts.append(Text(text=content))
         elif isinstance(content, list):
+            if not content:
+                raise _Malformed(
+                    ".content", "An array of content holds at least one part.", "empty_content"
+                )
             for number, part in enumerate(content):
                 block = self._part(f".content[{number}]", part)
                 if not isinstance(block, ResultPart):
