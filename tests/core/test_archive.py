@@ -319,6 +319,14 @@ def test_an_endless_line_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (refused.value.code, refused.value.at) == ("line_too_long", "line 3")
 
 
+def test_half_a_character_in_the_last_line_is_refused_and_not_taken_for_a_cut() -> None:
+    end = json.dumps(line("b", "a", "\ud800")).encode() + b"\n"
+    with pytest.raises(InvalidInput) as refused:
+        read([*lines(HEADER, CONV, line("a", None)), end])
+    assert (refused.value.code, refused.value.at) == ("bad_line", "line 4")
+    assert "surrogate" in str(refused.value)
+
+
 @pytest.mark.parametrize(
     "end", [b'{"kind":"mess', b'{"a":"\xe4\xb8', b"\x00\x00\x00", b'{"kind"\n']
 )

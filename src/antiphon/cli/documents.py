@@ -7,6 +7,7 @@ request is recognised by a field that only its dialect has, or has to be named.
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Iterator, Mapping
@@ -81,8 +82,8 @@ def decode(data: bytes, name: str) -> tuple[object, str]:
     """Return the JSON value of `data`, and its text.
 
     Raises:
-        InvalidInput: `empty_input`, `invalid_utf8`, `invalid_json`, `too_deep` or
-            `invalid_unicode`, at a line and column where there is one.
+        InvalidInput: `empty_input`, `invalid_utf8`, `invalid_json`, `too_deep`,
+            `invalid_number` or `invalid_unicode`, at a line and column where there is one.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -94,7 +95,9 @@ def decode(data: bytes, name: str) -> tuple[object, str]:
     if not text.strip():
         raise InvalidInput("There is nothing in it.", code="empty_input", at=name)
     try:
-        value = json.loads(text, parse_constant=_no_constant)
+        value = json.loads(
+            text, parse_constant=_no_constant, parse_float=_finite, parse_int=_integer
+        )
     except RecursionError:
         raise InvalidInput("It is nested too deep.", code="too_deep", at=name) from None
     except json.JSONDecodeError as error:
@@ -211,11 +214,33 @@ def _no_constant(word: str) -> object:
     raise ValueError(f"{word} is no JSON value")
 
 
+def _finite(word: str) -> float:
+    number = float(word)
+    if not math.isfinite(number):
+        raise _no_number(word)
+    return number
+
+
+def _integer(word: str) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        raise _no_number(word) from None
+
+
+def _no_number(word: str) -> InvalidInput:
+    shown = word if len(word) <= 20 else f"{word[:20]}…"
+    return InvalidInput(
+        f"The number {shown} is larger than a request can carry.", code="invalid_number"
+    )
+
+
 def _no_half_characters(value: object) -> None:
     todo: list[tuple[str, object]] = [("", value)]
     while todo:
         path, node = todo.pop()
         if isinstance(node, dict):
+            todo += [(path, name) for name in node]
             todo += [(f"{path}.{name}", inner) for name, inner in node.items()]
         elif isinstance(node, list):
             todo += [(f"{path}[{number}]", inner) for number, inner in enumerate(node)]

@@ -16,6 +16,7 @@ for more than its bringer may vouch for: see `as_imported`.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final, TypeAlias
@@ -210,11 +211,25 @@ def _parses(line: bytes) -> bool:
     try:
         _is_json(line)
         line.decode()
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except msgspec.DecodeError:
+        return _has_half_character(line)
+    except UnicodeDecodeError:
         return False
     except RecursionError:
         pass  # it is JSON for all we know; that it is too deep is said where it is decoded
     return True
+
+
+def _has_half_character(line: bytes) -> bool:
+    """Say whether a line is whole, and unreadable for half a surrogate pair inside it.
+
+    The decoder takes that for a cut, but the line was not cut, and leaving it out would lose it.
+    """
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return b"\\u" in line
 
 
 @dataclass(slots=True)
@@ -238,6 +253,8 @@ class _Reader:
             value = _decode(line)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             problem = f"Not a line of an export: {error}."
+            if not isinstance(error, msgspec.ValidationError) and _has_half_character(line):
+                problem = "It holds half a surrogate pair, which no text can hold."
         except RecursionError:
             problem = "The JSON of this line is nested too deep."
         else:
