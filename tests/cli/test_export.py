@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,22 @@ def test_a_folder_that_is_not_there_is_one_clear_error(place: Place) -> None:
     told = place.do("export", "-o", str(place.folder / "nowhere" / "out"))
     assert told.code == 2
     assert "error[unwritable]" in told.err
+
+
+def test_a_disk_that_fills_up_is_one_clear_error_and_leaves_no_part_behind(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    before = set(place.folder.iterdir())
+    monkeypatch.setattr("antiphon.cli.export.os.fsync", full)
+    told = place.do("export", "-o", str(place.folder / "out.jsonl"))
+    assert told.code == 2
+    assert told.err.splitlines()[-1].startswith("error[unwritable]")
+    assert {path.name for path in set(place.folder.iterdir()) - before} <= {
+        "talk.db-shm", "talk.db-wal",
+    }  # fmt: skip
 
 
 def test_an_empty_database_makes_an_empty_export(tmp_path: Path) -> None:

@@ -43,6 +43,23 @@ async def test_a_new_file_is_made_and_opened_again_with_all_that_was_written(
     await store.close()
 
 
+async def test_a_file_in_a_folder_that_takes_no_files_is_read_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.db"
+    store = await open_sqlite(path)
+    talk = await Talk.begin(store)
+    await talk.answered()
+    row = await talk.row()
+    await store.close()
+    # Whoever runs tests as root may write anywhere: say that this folder is read-only.
+    monkeypatch.setattr(connections.os, "access", lambda *_: False)
+    store = await open_sqlite(path, read_only=True)
+    assert await store.conversation(talk.conversation) == row
+    await store.close()
+    assert not (tmp_path / "a.db-shm").exists()
+
+
 async def test_a_store_in_memory_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

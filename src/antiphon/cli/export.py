@@ -111,15 +111,21 @@ def _target(output: str | None) -> Iterator[BinaryIO]:
     try:
         descriptor, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
-        raise InvalidInput(
-            f"The file cannot be written: {error.strerror}.", code="unwritable", at=output
-        ) from None
+        raise _unwritable(error, output) from None
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         Path(part).replace(path)
-    except BaseException:
+    except BaseException as error:
         Path(part).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _unwritable(error, output) from None
         raise
+
+
+def _unwritable(error: OSError, output: str) -> InvalidInput:
+    return InvalidInput(
+        f"The file cannot be written: {error.strerror}.", code="unwritable", at=output
+    )

@@ -73,6 +73,11 @@ async def open_store(address: str, *, read_only: bool = False) -> Store:
             code="unknown_database",
             at=address.split("://", 1)[0] + "://",
         )
+    path = address.removeprefix(SQLITE)
+    if not path or "\0" in path:
+        raise InvalidInput(
+            "The address of the database names no file.", code="unknown_database", at=address
+        )
     from antiphon.stores.sqlite import open_sqlite
 
-    return await open_sqlite(address.removeprefix(SQLITE), read_only=read_only)
+    return await open_sqlite(path, read_only=read_only)

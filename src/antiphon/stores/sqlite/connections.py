@@ -50,6 +50,17 @@ def uri(path: Path, mode: str) -> str:
     return f"file:{quote(str(path.absolute()))}?mode={mode}"
 
 
+def _read_uri(path: Path) -> str:
+    """Return the URI for reading.
+
+    SQLite wants to put files of its own beside a database with a log, even to read it. Where
+    it may not, as on a medium that is read-only, and nobody has left or opened a log, the file
+    is all there is.
+    """
+    alone = not os.access(path.parent, os.W_OK) and not os.path.exists(f"{path}-wal")
+    return uri(path, "ro&immutable=1" if alone else "ro")
+
+
 def open_writer(
     path: Path, *, synchronous: str = "FULL", page_bytes: int = PAGE_BYTES
 ) -> sqlite3.Connection:
@@ -99,7 +110,7 @@ def shorten_log(connection: sqlite3.Connection, path: Path) -> None:
 def open_reader(path: Path) -> sqlite3.Connection:
     """Open a connection that can only read, also while another process writes."""
     connection = sqlite3.connect(
-        uri(path, "ro"),
+        _read_uri(path),
         uri=True,
         isolation_level=None,
         check_same_thread=False,
@@ -123,7 +134,7 @@ def check_file(path: Path) -> int:
         raise StoreError("The directory does not exist.", code="no_such_directory", at=str(path))
     if not path.exists() or path.stat().st_size == 0:
         return 0
-    with closing(sqlite3.connect(uri(path, "ro"), uri=True, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(_read_uri(path), uri=True, isolation_level=None)) as connection:
         return version(connection)
 
 
