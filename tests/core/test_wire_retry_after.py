@@ -28,7 +28,7 @@ NOON_MS = 1_795_953_600_000  # Sun, 29 Nov 2026 12:00:00 GMT
         ({"retry-after": "-5"}, None),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
-        ({"retry-after": "1e99"}, None),
+        ({"retry-after": "9" * 22}, 10**15),  # never, and not at once
         ({"retry-after": "later"}, None),
         ({"retry-after": ""}, None),
     ],

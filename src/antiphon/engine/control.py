@@ -46,9 +46,11 @@ class Control:
             return
         done = asyncio.Event()
         forget = self._clock.call_later(seconds, done.set)
+        waiting = asyncio.ensure_future(done.wait())
         try:
-            await self.until(asyncio.ensure_future(done.wait()))
+            await self.until(waiting)
         finally:
+            waiting.cancel()
             forget()
 
     async def until(self, work: asyncio.Future[Any]) -> bool:

@@ -41,7 +41,7 @@ def _number(text: str | None) -> float | None:
         value = float(text or "")
     except ValueError:
         return None
-    return value if math.isfinite(value) and 0 <= value < 1e12 else None
+    return min(value, 1e12) if math.isfinite(value) and value >= 0 else None
 
 
 def _date_ms(text: str) -> int | None:
