@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from hypothesis import event, given
+from hypothesis import strategies as st
 
 from antiphon.adapters import registry
 from antiphon.adapters.base import render
@@ -16,7 +20,7 @@ from antiphon.adapters.openai_chat.dialects import DIALECTS
 from antiphon.adapters.openai_chat.profile import NOWHERE
 from antiphon.core.answer import Answer
 from antiphon.core.assembler import Assembler
-from antiphon.core.blocks import Image, Reasoning, Role
+from antiphon.core.blocks import Image, Message, Reasoning, Role
 from antiphon.core.deltas import Usage
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.rules import check
@@ -24,14 +28,22 @@ from antiphon.engine.models import HOMES
 from antiphon.errors import InvalidInput, SequenceRejected
 from tests.adapters.chat_judge import problems
 from tests.golden import requests as golden
-from tests.support.lines import KEY, answer, line, said, user
+from tests.support.lines import KEY, answer, line, model, said, system, user
 from tests.support.lines import asks as asks_for
 
 FIXTURES = Path(__file__).parent.parent / "data" / "fixtures"
 NAMED = sorted(DIALECTS.keys() - {"openai-chat", "llamacpp"})
 CASES = {name: folder for name, folder in golden.cases() if name.split("/")[0] in NAMED}
 
-DIFFERENCES: dict[str, dict[str, tuple[object, str]]] = {}
+RESPELLED = "made from the id alone, the same in every request; the fixture drew its own"
+DIFFERENCES: dict[str, dict[str, tuple[object, str]]] = {
+    "mistral": {
+        "messages[2].tool_calls[0].id": ("s9QD5xWos", RESPELLED),
+        "messages[2].tool_calls[1].id": ("jih6eoCup", RESPELLED),
+        "messages[3].tool_call_id": ("s9QD5xWos", RESPELLED),
+        "messages[4].tool_call_id": ("jih6eoCup", RESPELLED),
+    },
+}
 """Where our rendering of the common graph is not its fixture: path, our value, and why."""
 
 
@@ -49,6 +61,12 @@ def leaves(value: object, path: str = "") -> Iterator[tuple[str, object]]:
             yield from leaves(inner, f"{path}[{number}]")
     else:
         yield path, value
+
+
+def parts_of(request: Any) -> Iterator[dict[str, Any]]:
+    for message in request["messages"]:
+        if isinstance(message["content"], list):
+            yield from message["content"]
 
 
 # Exact bytes.
@@ -96,6 +114,7 @@ OWN_FIELDS: dict[str, set[str]] = {
     "groq": {"reasoning_format"},
     "azure": set(),
     "deepseek": {"reasoning_content", "thinking"},
+    "mistral": {"name", "tool_choice"},  # its `any`; and an image's address as a string
 }
 """What a dialect has beyond the published types of OpenAI, in a request or in a message."""
 
@@ -111,6 +130,9 @@ def test_beside_the_dialects_own_fields_there_is_nothing_that_the_published_type
     request["messages"] = [
         {k: v for k, v in message.items() if k not in own} for message in request["messages"]
     ]
+    for part in parts_of(request):
+        if isinstance(part.get("image_url"), str) and name.startswith("mistral/"):
+            part["image_url"] = {"url": part["image_url"]}
     if request["stream"]:  # the published type of a streamed request says that it is one
         assert problems(json.dumps(request).encode()) == []
 
@@ -192,6 +214,7 @@ class Pair(NamedTuple):
 
 
 USER = {"role": "user", "content": "x"}
+SYSTEM = {"role": "system", "content": "be brief"}
 
 
 def asks(*ids: str, **fields: Any) -> dict[str, Any]:
@@ -200,8 +223,8 @@ def asks(*ids: str, **fields: Any) -> dict[str, Any]:
     return {"role": "assistant", "content": "", "tool_calls": calls, **fields}
 
 
-def result(name: str, **fields: Any) -> dict[str, Any]:
-    return {"role": "tool", "tool_call_id": name, "content": "1", **fields}
+def result(call_id: str, **fields: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": call_id, "content": "1", **fields}
 
 
 def shows(image: object) -> dict[str, Any]:
@@ -230,6 +253,15 @@ PAIRS = [
     Pair("deepseek", "lost_reasoning", [USER, asks("a", reasoning_content=""), result("a"), {"role": "assistant", "content": "done"}, USER], [USER, asks("a"), result("a"), {"role": "assistant", "content": "done", "reasoning_content": "ok"}, USER]),
     Pair("deepseek", "orphan_tool_result", [USER, asks("a", reasoning_content="r"), result("a")], [USER, result("a")]),
     Pair("deepseek", "role_unsupported", *NO_DEVELOPER),
+    Pair("mistral", "bad_call_id", [USER, asks("abcdefgh1"), result("abcdefgh1", name="f")], [USER, asks("call_1"), result("call_1", name="f")]),
+    Pair("mistral", "role_order", [SYSTEM, USER, SYSTEM, USER, asks("abcdefgh1"), result("abcdefgh1"), USER], [USER, asks("abcdefgh1"), result("abcdefgh1"), SYSTEM, USER]),
+    Pair("mistral", "role_order", [USER, {"role": "assistant", "content": "a"}, USER], [USER, {"role": "assistant", "content": "a"}, SYSTEM, USER]),
+    Pair("mistral", "orphan_tool_result", [USER, asks("abcdefgh1"), result("abcdefgh1")], [USER, result("abcdefgh1")]),
+    Pair("mistral", "duplicate_tool_result", [USER, asks("abcdefgh1"), result("abcdefgh1")], [USER, asks("abcdefgh1"), result("abcdefgh1"), result("abcdefgh1")]),
+    Pair("mistral", "must_end_with_user", [USER, {"role": "assistant", "content": "hi", "prefix": True}], [USER, {"role": "assistant", "content": "hi"}]),
+    Pair("mistral", "must_end_with_user", [SYSTEM], [USER, SYSTEM]),
+    Pair("mistral", "missing_tool_result", [USER, asks("abcdefgh1", "abcdefgh2"), result("abcdefgh2"), result("abcdefgh1")], [USER, asks("abcdefgh1", "abcdefgh2"), result("abcdefgh2")]),
+    Pair("mistral", "block_not_allowed", [USER, {"role": "assistant", "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "a"}]}, USER], [USER, {"role": "assistant", "content": [{"type": "refusal", "refusal": "a"}]}, USER]),
 ]  # fmt: skip
 
 
@@ -336,6 +368,9 @@ ERRORS = [
     Refused("deepseek", 400, {"error": {"message": "The `reasoning_content` in the thinking mode must be passed back to the API.", "type": "invalid_request_error", "param": None, "code": "invalid_request_error"}}, "invalid_request_error"),
     Refused("deepseek", 402, {"error": {"message": "Insufficient Balance", "type": "unknown_error", "param": None, "code": "invalid_request_error"}}, "invalid_request_error"),
     Refused("deepseek", 503, {"error": {"message": "m", "type": "service_unavailable_error", "code": None}}, "service_unavailable_error", retryable=True),
+    Refused("mistral", 400, {"object": "error", "message": "Expected last role User or Tool", "type": "invalid_request_message_order", "param": None, "code": "3230"}, "invalid_request_message_order"),
+    Refused("mistral", 422, {"detail": [{"type": "missing", "loc": ["body", "model"], "msg": "Field required"}]}, "invalid_request_error"),
+    Refused("mistral", 429, {"object": "error", "message": "Rate limit exceeded", "type": "rate_limited", "param": None, "code": "1300"}, "rate_limited", retryable=True),
 ]  # fmt: skip
 
 
@@ -407,3 +442,102 @@ def test_what_a_dialect_itself_thought_comes_back_and_no_others() -> None:
         turn = json.loads(rendering.request.body)["messages"][1]
         assert turn["reasoning_content"] == (made.reasoning if sent else "")
         assert [m.rule for m in rendering.mappings] == rules
+
+
+# Mistral: the order of roles, the one form of ids, and templates of different age.
+
+MAY_FOLLOW = {
+    "system": {"user", "assistant", "system"},
+    "user": {"assistant", "system", "user"},
+    "assistant": {"assistant", "user", "tool"},
+    "tool": {"assistant", "tool", "user"},
+}
+"""The published validator's table, written down once more."""
+
+PICTURE = Image(media_type="image/png", data="iVBORw0KGgo=")
+SNIPPETS: list[list[Message]] = [
+    [user()],
+    [user()],
+    [user(PICTURE, name="ada")],
+    [system()],
+    [said(Role.DEVELOPER, "Be kind.")],
+    [model()],
+    [model("")],
+    [said(Role.ASSISTANT, Reasoning(text="Hm."))],
+    [asks_for("call", text="I look."), answer("call", PICTURE)],
+    [asks_for("call", "other"), user("Hurry!"), answer("other"), answer("call")],
+    [asks_for("call"), system(), answer("call")],
+    [asks_for("call"), model(), answer("call")],
+    [asks_for("call")],
+    [answer("call")],
+]
+
+
+@st.composite
+def talk(draw: st.DrawFn) -> list[Message]:
+    """Pieces of talk in any order, each with call ids of its own."""
+    chosen = draw(st.lists(st.sampled_from(SNIPPETS), min_size=1, max_size=5))
+    stored = (
+        msgspec.json.encode(snippet).replace(b'"call_id":"', b'"call_id":"%d-' % number)
+        for number, snippet in enumerate(chosen)
+    )
+    return line(*(m for data in stored for m in msgspec.json.decode(data, type=list[Message])))
+
+
+TEMPLATES: list[dict[str, object]] = [{}, {"text_with_calls": False}]
+
+
+def refusals_of_mistral(messages: list[dict[str, Any]], template: dict[str, object]) -> list[str]:
+    """Why a Mistral server of any age would refuse these messages."""
+    roles = [message["role"] for message in messages]
+    found = [f"{b} after {a}" for a, b in pairwise(roles) if b not in MAY_FOLLOW[a]]
+    if roles[-1] not in ({"user", "tool"} if len(roles) > 1 else {"user", "system"}):
+        found.append(f"ends with {roles[-1]}")
+    due: list[tuple[str, str]] = []
+    for message in messages:
+        calls = [(c["id"], c["function"]["name"]) for c in message.get("tool_calls", [])]
+        if message["role"] == "tool":
+            due.remove((message["tool_call_id"], message["name"]))
+        elif due or "name" in message:
+            found.append(f"{due} open before {message}")
+        if message["role"] == "assistant" and not (message["content"] or calls):
+            found.append("says nothing")
+        if template and message["content"] and calls:
+            found.append("text and calls in one message")
+        found += [f"bad id {name}" for name, _ in calls if not re.fullmatch("[a-zA-Z0-9]{9}", name)]
+        due += calls
+    return [*found, *(f"{name} has no result" for name, _ in due)]
+
+
+@pytest.mark.req("M2", "M20", "M26", "M42", "M48")
+@given(talk(), st.sampled_from(TEMPLATES))
+def test_of_any_messages_nothing_is_rendered_that_mistral_refuses(
+    messages: list[Message], template: dict[str, object]
+) -> None:
+    adapter = registry.get("mistral", template)
+    try:
+        rendering = render(adapter, messages, Policy(model="m"), key=KEY)
+    except SequenceRejected:
+        event("refused")
+        return
+    event("rendered")
+    sent = json.loads(rendering.request.body)["messages"]
+    assert refusals_of_mistral(sent, template) == []
+
+
+@pytest.mark.req("M2", "M48")
+def test_a_template_of_its_age_may_be_stated_and_is_judged_by() -> None:
+    both = Pair("mistral", "", [], [])
+    messages = [USER, asks("abcdefgh1", content="I look."), result("abcdefgh1")]
+    assert verdict(both, messages) == []
+    parsed = registry.get("mistral").parse({"model": "m", "messages": messages})
+    older = registry.get("mistral", {"text_with_calls": False}).profile
+    assert [f.code for f in check(parsed.messages, older, mapped=False)] == ["block_not_allowed"]
+
+
+@pytest.mark.req("M31")
+def test_mistrals_own_words_are_read_as_what_they_mean() -> None:
+    request = {"model": "m", "messages": [USER], "tools": [], "tool_choice": "any"}
+    assert registry.get("mistral").parse(request).policy.tool_choice == "required"
+    assert body("mistral", *TOOLS, tool_choice="required")["tool_choice"] == "any"
+    assert body("mistral", *TOOLS, tool_choice="none")["tool_choice"] == "none"

@@ -333,8 +333,10 @@ class ProfileRules:
         ):
             return
         if self._may_follow_results and not any(type(b) is ToolCall for b in message.blocks):
-            after = self._profile.after_tool
-            if after is None or self._profile.spoken_as(message.role) in after:
+            after = profile.after_tool
+            may_follow = after is None or profile.spoken_as(message.role) in after
+            # Behind the results it could be the last message of all.
+            if may_follow and not (profile.ends_with_user and message.role is Role.ASSISTANT):
                 return  # the adapter lets the results go first
         for call_id in owed:
             self._between.setdefault(call_id, message.id)

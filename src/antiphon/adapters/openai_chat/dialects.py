@@ -153,7 +153,38 @@ DEEPSEEK: Final = Dialect(
     ),
 )
 
+MISTRAL: Final = Dialect(
+    profile=replace(
+        COMPATIBLE,
+        name="mistral",
+        kinds=_kinds(user={"text", "image"}, assistant={"text", "reasoning", "tool_call"}),
+        # Templates up to version 11 take exactly these; later ones take any.
+        call_id_max=None,
+        call_id_safe=None,
+        call_id_pattern="[a-zA-Z0-9]{9}",
+        max_tools=None,
+        # System text may follow system text or the user's, and nothing else.
+        after_assistant=frozenset({Role.ASSISTANT, Role.USER}),
+        after_tool=frozenset({Role.ASSISTANT, Role.USER}),
+        system_last=False,
+        ends_with_user=True,
+    ),
+    wire=Wire(
+        home="https://api.mistral.ai/v1",
+        output_limit="max_tokens",
+        stream_usage=False,  # it comes in the last chunk, unasked
+        required_word="any",  # the word that every version knows
+        strict_tools=False,
+        names=False,
+        result_names=True,
+        image_objects=False,
+        empty_answers=False,
+        options=(SAMPLING - {"seed", "logprobs", "top_logprobs"})
+        | {"metadata", "prediction", "prompt_mode", "random_seed", "safe_prompt"},
+    ),
+)
+
 DIALECTS: Final[Mapping[str, Dialect]] = {
     dialect.profile.name: dialect
-    for dialect in (OPENAI, LLAMACPP, QWEN_VLLM, OLLAMA, GROQ, AZURE, DEEPSEEK)
+    for dialect in (OPENAI, LLAMACPP, QWEN_VLLM, OLLAMA, GROQ, AZURE, DEEPSEEK, MISTRAL)
 }

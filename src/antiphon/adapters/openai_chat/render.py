@@ -167,6 +167,8 @@ class ChatLine:
     # Order: what goes out after what.
 
     def _take(self, message: Message, owed: bool) -> None:
+        if self._wire.result_names:
+            self._tools |= {call.call_id: call.name for call in message.calls}
         if owed and message.role is not Role.TOOL:
             self._waiting.append(message)  # its calls are owed their results first
             return
@@ -329,8 +331,6 @@ class ChatLine:
 
     def _call(self, at: MessageId, order: int, call: ToolCall) -> Json:
         call_id = self._ids.sent_as(call.call_id)
-        if self._wire.result_names:
-            self._tools[call.call_id] = call.name
         if call_id != call.call_id:
             detail = f"{call.call_id} as {call_id}"
             self._map("call_id_respelled", block_id(at, order), detail)
