@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from antiphon.adapters import registry
 from antiphon.adapters.base import render
 from antiphon.adapters.openai_chat.dialects import DIALECTS
-from antiphon.adapters.openai_chat.profile import NOWHERE
+from antiphon.adapters.openai_chat.profile import NOWHERE, same_upstream
 from antiphon.core.answer import Answer
 from antiphon.core.assembler import Assembler
 from antiphon.core.blocks import Image, Message, Reasoning, Role
@@ -28,6 +28,7 @@ from antiphon.engine.models import HOMES
 from antiphon.errors import InvalidInput, SequenceRejected
 from tests.adapters.chat_judge import problems
 from tests.golden import requests as golden
+from tests.support.chat_stream import chunk, text
 from tests.support.lines import KEY, answer, line, model, said, system, user
 from tests.support.lines import asks as asks_for
 
@@ -115,6 +116,7 @@ OWN_FIELDS: dict[str, set[str]] = {
     "azure": set(),
     "deepseek": {"reasoning_content", "thinking"},
     "mistral": {"name", "tool_choice"},  # its `any`; and an image's address as a string
+    "openrouter": {"provider", "reasoning_details", "usage"},
 }
 """What a dialect has beyond the published types of OpenAI, in a request or in a message."""
 
@@ -262,6 +264,8 @@ PAIRS = [
     Pair("mistral", "must_end_with_user", [SYSTEM], [USER, SYSTEM]),
     Pair("mistral", "missing_tool_result", [USER, asks("abcdefgh1", "abcdefgh2"), result("abcdefgh2"), result("abcdefgh1")], [USER, asks("abcdefgh1", "abcdefgh2"), result("abcdefgh2")]),
     Pair("mistral", "block_not_allowed", [USER, {"role": "assistant", "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "a"}]}, USER], [USER, {"role": "assistant", "content": [{"type": "refusal", "refusal": "a"}]}, USER]),
+    Pair("openrouter", "block_not_allowed", [USER, asks("a", reasoning_details=[{"type": "reasoning.encrypted", "data": "x"}]), result("a")], [{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": "refusal", "refusal": "x"}]}]),
+    Pair("openrouter", "role_unsupported", *NO_DEVELOPER),
 ]  # fmt: skip
 
 
@@ -371,6 +375,12 @@ ERRORS = [
     Refused("mistral", 400, {"object": "error", "message": "Expected last role User or Tool", "type": "invalid_request_message_order", "param": None, "code": "3230"}, "invalid_request_message_order"),
     Refused("mistral", 422, {"detail": [{"type": "missing", "loc": ["body", "model"], "msg": "Field required"}]}, "invalid_request_error"),
     Refused("mistral", 429, {"object": "error", "message": "Rate limit exceeded", "type": "rate_limited", "param": None, "code": "1300"}, "rate_limited", retryable=True),
+    Refused("openrouter", 402, {"error": {"code": 402, "message": "Insufficient credits"}}, "payment_required"),
+    Refused("openrouter", 403, {"error": {"code": 403, "message": "moderation", "metadata": {"reasons": ["x"]}}}, "permission_error"),
+    Refused("openrouter", 408, {"error": {"code": 408, "message": "m"}}, "request_timeout", retryable=True),
+    Refused("openrouter", 429, {"error": {"code": 429, "message": "m"}}, "rate_limit_exceeded", retryable=True),
+    Refused("openrouter", 502, {"error": {"code": 502, "message": "provider down"}}, "http_502", definite=False, retryable=True),
+    Refused("openrouter", 503, {"error": {"code": 503, "message": "no provider"}}, "overloaded", retryable=True),
 ]  # fmt: skip
 
 
@@ -541,3 +551,84 @@ def test_mistrals_own_words_are_read_as_what_they_mean() -> None:
     assert registry.get("mistral").parse(request).policy.tool_choice == "required"
     assert body("mistral", *TOOLS, tool_choice="required")["tool_choice"] == "any"
     assert body("mistral", *TOOLS, tool_choice="none")["tool_choice"] == "none"
+
+
+# OpenRouter: state that goes back as it came.
+
+
+def details(*pieces: dict[str, Any]) -> Any:
+    """The state that is kept of a stream whose chunks brought these pieces, one each."""
+    chunks = (chunk({"reasoning_details": [piece]}, model="acme/m-1") for piece in pieces)
+    made = read("openrouter", *chunks, text("x"), chunk(finish="stop"))
+    (block, _) = made.blocks
+    assert isinstance(block, Reasoning)
+    assert block.opaque is not None
+    assert (block.opaque.profile, block.opaque.model) == ("openrouter", "acme/m-1")
+    return block.text, json.loads(bytes(block.opaque.value))
+
+
+@pytest.mark.req("M2", "M31")
+def test_the_recorded_state_is_kept_whole_and_goes_back_unchanged() -> None:
+    stream = FIXTURES / "streams" / "openrouter" / "04_reasoning_then_tool.sse"
+    expected = json.loads(stream.with_suffix(".expect.json").read_text())["opaque"][0]["value"]
+    made = read("openrouter", stream.read_bytes())
+    said_so = said(Role.ASSISTANT, *made.blocks)
+    messages = line(user(), said_so, answer(made.calls[0].call_id))
+    policy = Policy(model="anthropic/claude-opus-5")
+    sent = render(registry.get("openrouter"), messages, policy, key=KEY).request.body
+    assert json.loads(sent)["messages"][1]["reasoning_details"] == expected
+    again = registry.get("openrouter").parse(json.loads(sent)).messages
+    assert render(registry.get("openrouter"), again, policy, key=KEY).request.body == sent
+
+
+def test_state_in_pieces_is_put_together_and_whole_state_is_left_as_it_is() -> None:
+    a = {"type": "reasoning.text", "text": "One ", "index": 0, "format": "f"}
+    b = {"type": "reasoning.text", "text": "two.", "index": 0}
+    signed = {"type": "reasoning.text", "text": None, "signature": "s", "index": 0}
+    other = {"type": "reasoning.text", "text": "Three.", "index": 1}
+    assert details(a, other, b, signed) == (
+        "One Three.two.",
+        [{**a, "text": "One two.", "signature": "s"}, other],
+    )
+    short = {"type": "reasoning.summary", "summary": "In short", "index": 0}
+    assert details(short, {**short, "summary": "."}, b) == (
+        "In short.two.",
+        [{**short, "summary": "In short."}, b],
+    )
+    secret = {"type": "reasoning.encrypted", "data": "AA", "index": 0}
+    assert details(secret, secret) == ("", [secret, secret])
+
+
+def test_state_that_cannot_be_read_is_noted_and_the_answer_stands() -> None:
+    reads = (chunk({"reasoning_details": "?"}), text("x"), chunk(finish="stop"))
+    made = read("openrouter", *reads)
+    assert (made.text, made.committable, made.diagnostics) == ("x", True, ("unreadable_reasoning",))
+
+
+@pytest.mark.parametrize(
+    ("maker", "reader", "same"),
+    [
+        ("anthropic/claude-opus-5", "anthropic/claude-sonnet-5", True),
+        ("anthropic/claude-opus-5", "openai/gpt-6-astra", False),
+        ("anthropic/claude-opus-5", "openrouter/auto", True),
+        (None, "openai/gpt-6-astra", True),
+        ("a-model", "openai/gpt-6-astra", True),
+    ],
+)
+def test_state_goes_to_the_upstream_that_made_it(maker: str, reader: str, same: bool) -> None:
+    assert same_upstream(maker, reader) is same
+
+
+def test_what_the_provider_behind_a_gateway_said_is_told() -> None:
+    error = {"code": 400, "message": "Provider returned error", "metadata": {"raw": "too long"}}
+    verdict_of = registry.get("openrouter").classify(400, {}, json.dumps({"error": error}).encode(), 0)  # fmt: skip
+    assert verdict_of.message == "Provider returned error: too long"
+
+
+def test_an_error_with_status_200_is_an_error() -> None:
+    body_of_error = json.dumps({"error": {"code": 429, "message": "m"}}).encode()
+    reader, assembler = registry.get("openrouter").reader("application/json"), Assembler()
+    for delta in (*reader.feed(body_of_error), *reader.end()):
+        assembler.feed(delta)
+    made = assembler.end()
+    assert (made.committable, made.error, made.retryable, made.definite) == (False, "429", True, True)  # fmt: skip

@@ -184,7 +184,30 @@ MISTRAL: Final = Dialect(
     ),
 )
 
+OPENROUTER: Final = Dialect(
+    profile=replace(
+        COMPATIBLE,
+        name="openrouter",
+        kinds=_kinds(
+            user={"text", "image", "audio", "file"}, assistant={"text", "reasoning", "tool_call"}
+        ),
+        # Unchanged and in order, to the upstream that made it: another would refuse its signature.
+        reasoning=Echo.KEPT,
+    ),
+    wire=Wire(
+        home="https://openrouter.ai/api/v1",
+        output_limit="max_tokens",
+        usage_option="usage",
+        strict_tools=False,
+        reasoning_field="reasoning_details",
+        options=SAMPLING
+        | {"logit_bias", "metadata", "min_p", "models", "plugins", "prediction", "provider"}
+        | {"reasoning", "repetition_penalty", "route", "structured_outputs", "top_a", "top_k"}
+        | {"transforms", "user", "verbosity", "web_search_options"},
+    ),
+)
+
 DIALECTS: Final[Mapping[str, Dialect]] = {
     dialect.profile.name: dialect
-    for dialect in (OPENAI, LLAMACPP, QWEN_VLLM, OLLAMA, GROQ, AZURE, DEEPSEEK, MISTRAL)
+    for dialect in (OPENAI, LLAMACPP, QWEN_VLLM, OLLAMA, GROQ, AZURE, DEEPSEEK, MISTRAL, OPENROUTER)
 }

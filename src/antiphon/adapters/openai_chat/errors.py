@@ -106,6 +106,10 @@ def told(error: object) -> Told:
     code, kind = error.get("code"), error.get("type")
     message = error.get("message")
     text = message if isinstance(message, str) else ""
+    more = error.get("metadata")
+    raw = more.get("raw") if isinstance(more, Mapping) else None
+    if isinstance(raw, str) and raw:  # OpenRouter: what the provider behind it said
+        text = f"{text}: {raw}" if text else raw
     words = [word for word in (code, kind) if isinstance(word, str) and not word.isdecimal()]
     if isinstance(code, int | str) and not isinstance(code, bool):
         words.append(str(code))

@@ -123,6 +123,20 @@ def with_wire_facts(wire: Wire, facts: Mapping[str, object]) -> Wire:
         ) from None
 
 
+def same_upstream(maker: str | None, reader: str) -> bool:
+    """Return whether what `maker` kept may be sent to `reader`, as a gateway names models.
+
+    A name of the gateway's own, which may end anywhere, says nothing and is taken for the same.
+
+    Example:
+        >>> same_upstream("anthropic/claude-opus-5", "openai/gpt-6-astra")
+        False
+    """
+    if maker is None or "/" not in maker or "/" not in reader or reader.startswith("openrouter/"):
+        return True
+    return maker.partition("/")[0] == reader.partition("/")[0]
+
+
 def is_openai(base_url: str) -> bool:
     """Return whether requests to `base_url` go to OpenAI itself."""
     return urlsplit(base_url).hostname == "api.openai.com"

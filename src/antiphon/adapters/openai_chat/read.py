@@ -104,6 +104,7 @@ class _Chunk(msgspec.Struct):
 
     id: str | int | None = None
     object: str | None = None
+    model: Any = None
     choices: list[_Choice] | None = None
     usage: Any = None
     x_groq: Any = None
@@ -154,6 +155,7 @@ class Reader:
         origin: str | None = None,
     ) -> None:
         self._origin = origin
+        self._model: str | None = None
         self._thought: object = None
         self._body = Body(content_type, limits)
         self._handle: str | None = None
@@ -251,6 +253,8 @@ class Reader:
                 deltas.append(Opened(handle))
             elif handle != self._handle:
                 deltas.append(Note("handle_changed"))
+        if self._model is None and isinstance(chunk.model, str):
+            self._model = chunk.model
         for choice in chunk.choices or ():
             if not choice.index:
                 self._choice(choice, deltas)
@@ -439,7 +443,10 @@ class Reader:
                 self._tell(call, deltas)
         if self._thought is not None and self._origin is not None:
             state = msgspec.Raw(msgspec.json.encode(self._thought))
-            deltas.append(OpaqueState(REASONING_BLOCK, Opaque(profile=self._origin, value=state)))
+            # Plain text may be read by any model of the dialect, what is signed only by its own.
+            maker = self._model if isinstance(self._thought, list) else None
+            kept = Opaque(profile=self._origin, value=state, model=maker)
+            deltas.append(OpaqueState(REASONING_BLOCK, kept))
             self._origin = None  # once
 
     def _usage(self, value: object, deltas: list[Delta]) -> None:

@@ -22,7 +22,7 @@ import msgspec
 from antiphon.adapters.base import GrowingBody, Rendering, request_hasher
 from antiphon.adapters.call_ids import CallIds
 from antiphon.adapters.openai_chat.head import Json, head
-from antiphon.adapters.openai_chat.profile import Wire
+from antiphon.adapters.openai_chat.profile import Wire, same_upstream
 from antiphon.core.blocks import (
     AnyBlock,
     Audio,
@@ -72,6 +72,7 @@ class ChatLine:
         conversation: ConversationId | None,
     ) -> None:
         self._profile = profile
+        self._model = policy.model
         self._wire = wire.at(policy.endpoint or wire.home)
         self._key = key
         self._checker = LineChecker(profile, tools=tools, key=key, conversation=conversation)
@@ -297,6 +298,8 @@ class ChatLine:
                     self._map("reasoning_dropped", block_id(at, order))
                 case Reasoning(opaque=Opaque(profile=other)) if other != self._profile.name:
                     self._map("reasoning_dropped", block_id(at, order), f"of a model by {other}")
+                case Reasoning(opaque=Opaque(model=other)) if not same_upstream(other, self._model):
+                    self._map("reasoning_dropped", block_id(at, order), f"of {other}")
                 case Reasoning():
                     reasoning.append(block)
                 case Refusal(text=text) if not refusals:
