@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -406,3 +408,17 @@ def test_a_program_that_stops_listening_is_no_fault_of_ours(place: Place) -> Non
     assert chat.stdin is not None
     chat.stdin.close()
     assert "Traceback" not in errors
+
+
+def test_impatience_while_the_interpreter_ends_changes_neither_the_code_nor_the_last_word() -> None:
+    program = (
+        "import atexit, os, signal\n"
+        "from antiphon import cli\n"
+        "cli.run = lambda arguments: 3\n"
+        "atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+        "cli.main([])\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (3, b"")

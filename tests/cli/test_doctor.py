@@ -126,6 +126,14 @@ def test_no_database_yet_is_nothing_wrong(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_file_that_nothing_was_written_to_is_no_damaged_database(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.db.touch()
+    told = place.do("doctor")
+    assert told.code == 0
+    assert "There is no database yet" in told.out
+
+
 def test_a_folder_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
     told = Place(tmp_path).do("doctor", "--db", str(tmp_path / "nowhere" / "talk.db"))
     assert told.code == 1

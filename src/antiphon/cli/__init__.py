@@ -8,6 +8,7 @@ that may not be committed, 5 outcome unknown, 130 canceled.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -103,7 +104,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a narrow encoding shall cost a character, no answer
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(run(arguments))
+    code = run(arguments)
+    # All is settled and told; whoever is impatient from here on ends the interpreter's own end.
+    signal.signal(signal.SIGINT, lambda *_: os._exit(code))
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

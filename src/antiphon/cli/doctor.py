@@ -21,11 +21,13 @@ from antiphon.core.records import Conversation
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.errors import AntiphonError, NotFound
-from antiphon.stores.sqlite.connections import has_wal_reset_bug, translated
+from antiphon.stores.sqlite.connections import check_file, has_wal_reset_bug, translated
 from antiphon.stores.sqlite.examine import Check, Problem, examine
 
 SCARCE_BYTES: Final = 64 * 1024 * 1024
 """With less left on the disk a commit will soon fail; it fails whole, and nothing is lost."""
+
+NO_DATABASE: Final = "There is no database yet; antiphon chat makes one."
 
 
 @click.command()
@@ -122,7 +124,7 @@ class _Report:
             )
             return
         if not path.exists():
-            self.notes.append("There is no database yet; antiphon chat makes one.")
+            self.notes.append(NO_DATABASE)
             return
         log = path.with_name(f"{path.name}-wal")
         self.facts["size"] = size(sum(p.stat().st_size for p in (path, log) if p.exists()))
@@ -130,6 +132,9 @@ class _Report:
         if holder is not None:
             self.notes.append(f"Process {holder} has the database open.")
         try:
+            if check_file(path) == 0:  # made by a process that died before it wrote anything
+                self.notes.append(NO_DATABASE)
+                return
             for check in examine(path):
                 self._take(check)
             if not self.problems:
