@@ -53,7 +53,7 @@ async def test_a_file_in_a_folder_that_takes_no_files_is_read_all_the_same(
     row = await talk.row()
     await store.close()
     # Whoever runs tests as root may write anywhere: say that this folder is read-only.
-    monkeypatch.setattr(connections.os, "access", lambda *_: False)
+    monkeypatch.setattr("antiphon.stores.sqlite.connections.os.access", lambda *_: False)
     store = await open_sqlite(path, read_only=True)
     assert await store.conversation(talk.conversation) == row
     await store.close()
