@@ -292,6 +292,32 @@ def test_a_deviation_that_can_be_understood_is_noted(body: bytes, note: str) -> 
     assert note in answer.diagnostics
 
 
+@pytest.mark.req("M70", "M86")
+@pytest.mark.parametrize("handle", ["msg_2", ""])
+def test_another_message_in_the_same_stream_ends_the_reading(handle: str) -> None:
+    cut = block(0, {"type": "text", "text": "Low "}, stop=False)
+    again = start(handle) + text(0, "High tide.") + end("end_turn")
+    for begun in (cut, text(0, "Low ")):
+        answer = answer_of(start(), begun, again)
+        assert (answer.committable, answer.error) == (False, "malformed_event")
+        assert (answer.text, answer.handle) == ("Low ", "msg_1")
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_message_that_begins_twice_is_one(place: int) -> None:
+    body = [text(0, "Low "), text(1, "tide.")]
+    body.insert(place, start())
+    answer = answer_of(start(), *body, end("end_turn"))
+    assert (answer.committable, answer.text) == (True, "Low tide.")
+    assert answer.diagnostics == ("repeated_message_start",)
+
+
+@pytest.mark.req("M86")
+def test_a_block_that_begins_anew_after_its_end_is_of_another_answer() -> None:
+    answer = answer_of(start(), text(0, "Low "), text(0, "High"), end("end_turn"))
+    assert (answer.error, answer.text) == ("malformed_event", "Low ")
+
+
 def test_pings_and_comments_are_life_and_nothing_else() -> None:
     noisy = b": hi\n\n" + event("ping") + start() + event("ping") + text(0, "Hello")
     answer = answer_of(noisy, end("end_turn"))

@@ -611,6 +611,61 @@ def test_a_handle_that_changes_is_noted_and_the_first_one_kept() -> None:
     assert (answer.handle, answer.diagnostics) == ("chatcmpl-1", ("handle_changed",))
 
 
+SAYINGS: tuple[dict[str, Any], ...] = (
+    {"content": "Other."},
+    {"content": [{"type": "text", "text": "Other."}]},
+    {"refusal": "No."},
+    {"reasoning_content": "Hm."},
+    {"reasoning": "Hm."},
+    {"reasoning_details": [{"type": "reasoning.text", "text": "Hm."}]},
+    {"tool_calls": [{"index": 0, "id": "call_9", "function": {"name": "other"}}]},
+    {"function_call": {"name": "other", "arguments": "{}"}},
+)
+
+
+@pytest.mark.req("M70", "M86")
+@pytest.mark.parametrize("said", SAYINGS, ids=repr)
+def test_what_another_answer_says_in_the_same_stream_ends_the_reading(said: dict[str, Any]) -> None:
+    ours, foreign = text("Low ", "tide"), chunk(said, id="chatcmpl-2")
+    deltas = deltas_of([ours, foreign, text(" at six."), chunk(finish="stop")])
+    assert deltas[-1] == Failed(
+        "malformed_event", "The stream changed to another answer.", retryable=True, definite=False
+    )
+    answer = answer_of(ours, foreign, text(" at six."), chunk(finish="stop"), DONE)
+    assert (answer.committable, answer.error) == (False, "malformed_event")
+    assert (answer.text, answer.calls) == ("Low tide", ())
+
+
+@pytest.mark.req("M86")
+@pytest.mark.parametrize("ids", ["ABB", "ABA", "ABCB", "ABCA"])
+def test_two_answers_that_take_turns_are_no_answer(ids: str) -> None:
+    body = [chunk({"content": "x"}, id=one) for one in ids]
+    answer = answer_of(*body, chunk(finish="stop", id=ids[-1]))
+    assert (answer.committable, answer.error) == (False, "malformed_event")
+    assert answer.text == "x" * (len(ids) - 1)
+
+
+def test_a_server_that_makes_a_new_id_for_every_chunk_is_understood() -> None:
+    body = [chunk({"content": piece}, id=f"chat.id.{n}") for n, piece in enumerate("tide")]
+    for last in ("chat.id.3", "chat.id.4"):
+        answer = answer_of(*body, chunk(finish="stop", id=last), DONE)
+        assert (answer.committable, answer.text, answer.handle) == (True, "tide", "chat.id.0")
+        assert answer.diagnostics == ("handle_changed",)
+
+
+@pytest.mark.parametrize("missing", ["", None])
+def test_ids_that_are_left_out_say_nothing_of_who_speaks(missing: str | None) -> None:
+    answer = answer_of(
+        chunk({"role": "assistant", "content": ""}, id="keepalive"),
+        chunk({"content": "Low "}, id=missing),
+        text("tide", " at"),
+        chunk({"content": " six."}, id=missing),
+        event({"id": "usage", "choices": [], "usage": {"prompt_tokens": 1}}),
+        chunk(finish="stop", id="end"),
+    )
+    assert (answer.committable, answer.text) == (True, "Low tide at six.")
+
+
 def test_unknown_fields_and_unknown_events_are_read_past() -> None:
     body = (
         event({"type": "ping"})

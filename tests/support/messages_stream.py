@@ -19,8 +19,8 @@ def event(kind: str, **fields: Any) -> bytes:
     return f"event: {kind}\ndata: {data}\n\n".encode()
 
 
-def start(**usage: Any) -> bytes:
-    message = {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-opus-5"}
+def start(handle: str = "msg_1", /, **usage: Any) -> bytes:
+    message = {"id": handle, "type": "message", "role": "assistant", "model": "claude-opus-5"}
     usage = {"input_tokens": 7, "output_tokens": 1, **usage}
     return event("message_start", message={**message, "content": [], "usage": usage})
 

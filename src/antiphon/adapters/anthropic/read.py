@@ -155,7 +155,9 @@ class Reader:
         self._body = Body(content_type, limits)
         self._handle: str | None = None
         self._model: str | None = None
+        self._started = False
         self._open: dict[int, _Block] = {}
+        self._stopped: set[int] = set()
         self._tokens = _Tokens()
         self._word: str | None = None
         self._closed = False
@@ -258,9 +260,21 @@ class Reader:
         self._finish(deltas)
 
     def _start(self, message: _Message, deltas: list[Delta]) -> None:
-        self._model = message.model or None
-        if message.id:
+        """Take the head of the answer. It has one, which some gateways send twice.
+
+        Another one is that of another answer: so a relay that lost its provider and asked
+        again goes on in the same stream.
+        """
+        if self._started and (message.id or None) != self._handle:
+            self._fail(deltas, "malformed_event", "The stream changed to another answer.")
+            return
+        if self._started:
+            deltas.append(Note("repeated_message_start"))
+        elif message.id:
+            self._handle = message.id
             deltas.append(Opened(message.id))
+        self._started = True
+        self._model = message.model or None
         if message.usage is not None:
             self._count(message.usage, [])  # what was asked; told with what was answered
 
@@ -283,7 +297,7 @@ class Reader:
             self._fail(deltas, "malformed_event", f"A block cannot be read: {error}")
             return
         block = _Block(begun.type, raw, begun, begun.signature)
-        if index in self._open:
+        if index in self._open or index in self._stopped:
             self._fail(deltas, "malformed_event", f"Block {index} was opened twice.")
             return
         self._open[index] = block
@@ -323,6 +337,7 @@ class Reader:
         if block is None:
             deltas.append(Note("missing_block_start"))
             return
+        self._stopped.add(index)
         if block.is_call:
             self._stop_call(index, block, deltas)
         elif block.keeps:

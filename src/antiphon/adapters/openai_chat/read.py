@@ -3,7 +3,8 @@
 Many servers speak this dialect and few speak it exactly. What can be understood without
 guessing is taken, with a note: calls without an index, an id on every fragment, whole calls
 in one chunk, the id `null`, names in pieces, arguments as an object, reasoning under either
-of its names, the legacy `function_call`. What cannot be understood ends the reading.
+of its names, the legacy `function_call`, an answer's id made anew for every chunk. What cannot
+be understood ends the reading, and so does what another answer says in the same stream.
 
 Only choice 0 is read. The dialect numbers nothing, so its deltas carry no sequence numbers.
 """
@@ -91,6 +92,19 @@ class _Said(msgspec.Struct):
     tool_calls: list[_CallPart] | None = None
     function_call: _Function | None = None
 
+    @property
+    def adds(self) -> bool:
+        """Whether it adds to the answer: a role or an end alone does not."""
+        return bool(
+            self.content
+            or self.tool_calls
+            or self.reasoning_content
+            or self.reasoning
+            or self.reasoning_details
+            or self.refusal
+            or self.function_call
+        )
+
 
 class _Choice(msgspec.Struct):
     index: int | None = 0
@@ -159,6 +173,8 @@ class Reader:
         self._thought: object = None
         self._body = Body(content_type, limits)
         self._handle: str | None = None
+        self._speakers: set[str] = set()  # ids of the chunks that added something
+        self._speaks_twice = False
         self._calls: list[_Call] = []
         self._by_index: dict[int | str | None, _Call] = {}  # never at None
         self._by_id: dict[str, _Call] = {}
@@ -257,6 +273,9 @@ class Reader:
             self._model = chunk.model
         for choice in chunk.choices or ():
             if not choice.index:
+                if not self._is_ours(chunk.id, choice.delta):
+                    self._fail(deltas, "malformed_event", "The stream changed to another answer.")
+                    return
                 self._choice(choice, deltas)
             else:
                 deltas.append(Note("further_choice"))
@@ -271,6 +290,22 @@ class Reader:
         if error:
             deltas.append(stream_failure(error))
             self._closed = True
+
+    def _is_ours(self, chunk_id: str | int | None, said: object) -> bool:
+        """Say whether what a chunk of this id says belongs to the answer that is being read.
+
+        One id for all chunks is the rule, and some servers make a new one for each: then none
+        speaks twice. Where an id speaks twice and another one speaks too, there are two
+        answers in the stream, as when a gateway lost its provider and asked again.
+        """
+        if not chunk_id or type(said) is not _Said or not said.adds:
+            return True
+        speaker = str(chunk_id)
+        if speaker in self._speakers:
+            self._speaks_twice = True
+        else:
+            self._speakers.add(speaker)
+        return not self._speaks_twice or len(self._speakers) == 1
 
     def _choice(self, choice: _Choice, deltas: list[Delta]) -> None:
         if isinstance(choice.delta, _Said):
