@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from antiphon.adapters.registry import available
-from antiphon.engine.local_model import INSTALL
+from antiphon.engine.edge.local_model import INSTALL
 from antiphon.engine.models import HOMES, OPENAI_DEFAULT_MODEL
 from antiphon.engine.settings import CONFIG_FILE, KINDS, PREFIX, Settings, sentence
 

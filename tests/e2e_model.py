@@ -22,7 +22,7 @@ from typing import Any
 import antiphon
 from antiphon.core.blocks import Role, Status, ToolCall
 from antiphon.core.records import CallState, RunStatus
-from antiphon.engine.local_model import INSTALL, installed
+from antiphon.engine.edge.local_model import INSTALL, installed
 from antiphon.library import Antiphon, Chat
 
 WEATHER = {"London": "rain, 9 C", "Berlin": "sun, 14 C", "Paris": "wind, 11 C"}

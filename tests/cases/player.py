@@ -44,8 +44,8 @@ from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import Call, CallState
 from antiphon.core.recovery import Resend
 from antiphon.engine.assembly import open_world
+from antiphon.engine.edge.http import HttpTransport
 from antiphon.engine.engine import Ask, Engine, Output
-from antiphon.engine.http import HttpTransport
 from antiphon.engine.lines import LineCache
 from antiphon.engine.live import Broker, CaughtUp, Durable
 from antiphon.engine.models import Model, Models

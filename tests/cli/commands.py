@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 import antiphon
 from antiphon.cli import run
-from antiphon.engine.rehearsal import Received, RehearsalServer
+from antiphon.engine.edge.rehearsal import Received, RehearsalServer
 from antiphon.engine.settings import Settings
 
 PATIENCE_S = 20.0

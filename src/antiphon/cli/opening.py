@@ -13,8 +13,8 @@ from antiphon.core.commands import Fence
 from antiphon.core.ids import NodeId
 from antiphon.core.manifest import WireRequest
 from antiphon.engine.assembly import SQLITE, open_store, open_world
-from antiphon.engine.clock import SystemClock
-from antiphon.engine.entropy import Ids, SystemEntropy
+from antiphon.engine.edge.clock import SystemClock
+from antiphon.engine.edge.entropy import Ids, SystemEntropy
 from antiphon.engine.lines import LineCache
 from antiphon.engine.live import Broker
 from antiphon.engine.ports import Reply

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from antiphon.core.ids import NodeId
-from antiphon.engine.clock import SystemClock
-from antiphon.engine.entropy import Ids, SystemEntropy
+from antiphon.engine.edge.clock import SystemClock
+from antiphon.engine.edge.entropy import Ids, SystemEntropy
 from antiphon.engine.lines import LineCache
 from antiphon.engine.live import Broker
 from antiphon.engine.ports import Clock, Entropy, Transport
@@ -39,7 +39,7 @@ async def open_world(
     wire = transport
     try:
         if wire is None:
-            from antiphon.engine.http import open_transport
+            from antiphon.engine.edge.http import open_transport
 
             wire = open_transport(settings)
         fence = await store.join(NodeId("local"), None, clock.now_ms())

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from antiphon.engine import local_model
+from antiphon.engine.edge import local_model
 from antiphon.errors import InvalidInput, NotFound
 
 REHEARSAL: Final = "rehearsal"

@@ -1,6 +1,6 @@
 """What the engine needs from the world, as protocols: clock, ids, transport.
 
-Real ones live beside this file; a test brings its own, so that simulated time and faults
+Real ones live in `engine.edge`; a test brings its own, so that simulated time and faults
 need no patching. The store's protocol is `antiphon.stores.base.Store`.
 """
 

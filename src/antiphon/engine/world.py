@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from antiphon.core.commands import Fence
 from antiphon.core.records import Run
-from antiphon.engine.entropy import Ids
+from antiphon.engine.edge.entropy import Ids
 from antiphon.engine.lines import LineCache
 from antiphon.engine.live import Broker
 from antiphon.engine.ports import Clock, Entropy, Transport

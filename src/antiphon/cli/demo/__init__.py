@@ -232,7 +232,7 @@ class _Stage:
     @asynccontextmanager
     async def _upstream(self) -> AsyncIterator[str]:
         server = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "antiphon.engine.rehearsal", "--stdin"),
+            *(sys.executable, "-m", "antiphon.engine.edge.rehearsal", "--stdin"),
             *("--delay", str(WORD_S)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,

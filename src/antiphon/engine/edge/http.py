@@ -194,8 +194,8 @@ class HttpTransport:
 
 def open_transport(settings: Settings) -> HttpTransport:
     """Return the transport that `settings` describe, with the servers of our own that they name."""
-    from antiphon.engine.local_model import LocalServer
-    from antiphon.engine.rehearsal import RehearsalServer
+    from antiphon.engine.edge.local_model import LocalServer
+    from antiphon.engine.edge.rehearsal import RehearsalServer
 
     return HttpTransport(
         hosts={

@@ -19,16 +19,16 @@ import openai
 import pytest
 
 from antiphon.core.manifest import WireRequest
-from antiphon.engine.http import HttpTransport
+from antiphon.engine.edge.http import HttpTransport
+from antiphon.engine.edge.rehearsal import RehearsalServer, ScriptMismatch
+from antiphon.engine.edge.rehearsal_model import WORDS, Answer, Break, Hold, Pause, Stall
 from antiphon.engine.models import REHEARSAL_HOST, REHEARSAL_MODEL
 from antiphon.engine.ports import Cut, Reply
-from antiphon.engine.rehearsal import RehearsalServer, ScriptMismatch
-from antiphon.engine.rehearsal_model import WORDS, Answer, Break, Hold, Pause, Stall
 from antiphon.engine.settings import Settings
 from antiphon.library import open as open_app
 from tests.support.upstream import WAIT_S
 
-DOCS = Path(__file__).parents[2] / "docs" / "rehearsal.md"
+DOCS = Path(__file__).parents[3] / "docs" / "rehearsal.md"
 WEATHER = {
     "type": "function",
     "function": {
@@ -499,7 +499,7 @@ def process() -> Iterator[Callable[..., Any]]:
     started: list[asyncio.subprocess.Process] = []
 
     async def start(*options: str) -> tuple[asyncio.subprocess.Process, str]:
-        command = (sys.executable, "-m", "antiphon.engine.rehearsal", "--delay", "0", *options)
+        command = (sys.executable, "-m", "antiphon.engine.edge.rehearsal", "--delay", "0", *options)
         pipe = asyncio.subprocess.PIPE
         child = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
         started.append(child)
@@ -565,5 +565,5 @@ async def test_without_a_key_the_library_talks_to_it_over_the_wire_of_any_provid
 
 
 def test_what_is_only_imported_does_not_load_the_http_client() -> None:
-    code = "import sys, antiphon.library, antiphon.engine.http; sys.exit('aiohttp' in sys.modules)"
+    code = "import sys, antiphon.library, antiphon.engine.edge.http; sys.exit('aiohttp' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=WAIT_S).returncode == 0

@@ -2,7 +2,7 @@
 
 Without a key Antiphon talks to this, over the same adapter, transport and wire as to any
 provider: offline and online differ in nothing but the address. A test gives it a script and is
-told what was asked of it; `python -m antiphon.engine.rehearsal` runs it as a process of its own,
+told what was asked of it; `python -m antiphon.engine.edge.rehearsal` runs it as a process of its own,
 which outlives a client that is killed.
 
 The HTTP here is the least that a client of our own and the official SDKs need, because what it
@@ -30,7 +30,7 @@ from threading import Thread
 from types import TracebackType
 from typing import Any, Final, Self, assert_never
 
-from antiphon.engine.rehearsal_model import (
+from antiphon.engine.edge.rehearsal_model import (
     NAME,
     Answer,
     Break,
@@ -414,7 +414,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     The first line on standard output is the base address for a client.
     """
-    parser = ArgumentParser(prog="python -m antiphon.engine.rehearsal", description=__doc__)
+    parser = ArgumentParser(prog="python -m antiphon.engine.edge.rehearsal", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 for any free one")
     parser.add_argument("--delay", type=float, default=0.03, help="seconds between two words")

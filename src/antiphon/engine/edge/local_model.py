@@ -4,7 +4,7 @@ llama.cpp's HTTP server, from a prebuilt package, serves weights that come as a 
 child process, so that neither its threads nor its memory are ours. To the engine it is a
 provider like any other; it needs no network and no account.
 
-`python -m antiphon.engine.local_model` is that child: it prints one line with its port when it
+`python -m antiphon.engine.edge.local_model` is that child: it prints one line with its port when it
 is ready, and ends when its standard input does, so it never outlives its parent.
 """
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.core.manifest import WireRequest
-from antiphon.engine.http import HttpTransport, OwnServer
+from antiphon.engine.edge.http import HttpTransport, OwnServer
 from antiphon.engine.ports import Cut, NotSent, Reply
 from tests.support.clock import settle
 from tests.support.upstream import (
@@ -31,7 +31,7 @@ from tests.support.upstream import (
 )
 
 KEY = "sk-never-printed"
-SELF_SIGNED = Path(__file__).parents[1] / "support" / "self_signed.pem"
+SELF_SIGNED = Path(__file__).parents[2] / "support" / "self_signed.pem"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
 
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.core.ids import SUFFIX_LENGTH
-from antiphon.engine.clock import SystemClock
-from antiphon.engine.entropy import Ids, SystemEntropy
+from antiphon.engine.edge.clock import SystemClock
+from antiphon.engine.edge.entropy import Ids, SystemEntropy
 from tests.support.clock import START_MS, Seeded, SimulatedClock, settle
 from tests.support.upstream import WAIT_S
 

