@@ -16,7 +16,7 @@ import pytest
 
 from antiphon.core.blocks import Text
 from antiphon.core.commands import AddMessages, SetTitle
-from antiphon.core.ids import MessageId
+from antiphon.core.ids import LOCAL_TENANT, MessageId
 from antiphon.errors import NotDurable, StoreError, StoreLocked, StoreTooNew
 from antiphon.stores.sqlite import connections, migrations, open_sqlite
 from antiphon.stores.sqlite import store as store_module
@@ -343,7 +343,7 @@ def test_sqlites_errors_have_codes_of_ours(tmp_path: Path) -> None:
         assert connections.translated(error).code == code
 
 
-# The warning.
+# The flaw of some SQLite releases.
 
 
 @pytest.mark.parametrize(
@@ -368,16 +368,25 @@ def test_versions_with_the_wal_reset_bug_are_known(
     assert connections.has_wal_reset_bug(version) is affected
 
 
-async def test_the_warning_is_given_once_per_process_and_to_writers_only(
+async def test_the_flaw_is_noted_once_per_process_for_writers_and_warns_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(store_module, "_warned", False)
+    monkeypatch.setattr(store_module, "_noted", False)
     monkeypatch.setattr(store_module, "has_wal_reset_bug", lambda version: True)
-    with caplog.at_level(logging.WARNING):
+    with caplog.at_level(logging.INFO):
         await (await open_sqlite(tmp_path / "a.db")).close()
         await (await open_sqlite(tmp_path / "a.db")).close()
         await (await open_sqlite(tmp_path / "a.db", read_only=True)).close()
-    assert len(caplog.records) == 1
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+
+
+async def test_a_closed_database_is_one_file_again(tmp_path: Path) -> None:
+    for turn in range(5):  # the order in which threads end is theirs
+        store = await open_sqlite(tmp_path / "a.db")
+        talk = await Talk.begin(store, f"conv_{turn}")
+        assert talk.conversation in [row.id for row in await store.conversations(LOCAL_TENANT)]
+        await store.close()
+        assert set(os.listdir(tmp_path)) == {"a.db", "a.db.lock"}
 
 
 def test_nothing_is_opened_or_started_by_an_import() -> None:

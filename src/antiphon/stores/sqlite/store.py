@@ -302,6 +302,7 @@ class SqliteStore:
         self._recent = Recent()  # a closed store answers nothing, from memory either
 
     def _close(self) -> None:
+        # The last connection to go takes the log into the file, and a reader's may not write.
         self._readers.close()
         if self._writer is not None:
             self._writer.join()
@@ -393,7 +394,7 @@ async def open_sqlite(
     except (sqlite3.Error, OSError) as error:
         raise translated(error, os.fspath(path)) from None
     if not read_only:
-        _warn_of_wal_reset_bug()
+        _note_the_wal_reset_bug()
     return store
 
 
@@ -403,15 +404,18 @@ def _readable(file: Path) -> SqliteStore:
     return SqliteStore(None, Readers(file), lambda: None)
 
 
-_warned = False
+_noted = False
 
 
-def _warn_of_wal_reset_bug() -> None:
-    """Say once per process that a tool writing beside us could do harm with this SQLite."""
-    global _warned
-    if not _warned and has_wal_reset_bug(sqlite3.sqlite_version_info):
-        _warned = True
-        log.warning(
+def _note_the_wal_reset_bug() -> None:
+    """Say once per process that a tool writing beside us could do harm with this SQLite.
+
+    No warning, because Antiphon itself is safe from it; `antiphon doctor` tells it too.
+    """
+    global _noted
+    if not _noted and has_wal_reset_bug(sqlite3.sqlite_version_info):
+        _noted = True
+        log.info(
             "SQLite %s can damage a database that two connections write to at the same time "
             "(fixed in 3.51.3). Antiphon writes through one; do not write to the file with "
             "other tools while it runs.",

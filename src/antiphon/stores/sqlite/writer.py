@@ -104,10 +104,10 @@ class Writer:
         if not self._closed:
             self._closed = True
             self.nudge()
-            self._queue.put(None)
 
     def join(self) -> None:
-        """Wait until the connection is closed; blocks."""
+        """After `stop`: close the connection once all is carried out, and wait for it; blocks."""
+        self._queue.put(None)
         self._thread.join()
 
     def _run(self) -> None:
