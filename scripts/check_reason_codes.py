@@ -3,21 +3,36 @@
 
     check_reason_codes.py [--write]
 
-Without --write it only compares, and fails where the page is stale.
+Without --write it only compares, and fails where the page is stale. The examples are judged each
+time: what is shown as refused is refused for this very reason, what is shown as legal is accepted.
 """
 
+import json
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, Final, TypeAlias
 
 from antiphon.adapters import registry
 from antiphon.adapters.anthropic.profile import WIRE_FACTS as ANTHROPIC_FACTS
 from antiphon.adapters.openai_chat.profile import WIRE_FACTS
+from antiphon.cli.documents import document_of
+from antiphon.cli.judging import Verdict, judge
 from antiphon.core.findings import GRAPH_CODES, PROFILE_CODES
 from antiphon.core.profile import FACTS, Profile
 from antiphon.core.reasons import REASONS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reason-codes.md"
+EXAMPLES: Final[dict[str, dict[str, Any]]] = json.loads(
+    (PAGE.parent / "examples" / "reason-codes.json").read_text("utf-8")
+)
+UNSHOWN: Final = {
+    "arguments_mismatch": "Only stored results say which arguments they belong to.",
+    "foreign_branch": "The command line walks from one leaf to the root, so it meets one branch only.",
+    "over_window": "The window is a setting of the model.",
+    "too_many_blocks": "An example would be very long.",
+}
+"""Rules that no short file can break, and why."""
 
 HEAD = """\
 # Reason codes
@@ -52,6 +67,8 @@ A profile describes a dialect. What is known of one model beyond that is stated 
 (`facts = {{ ... }}`) or in the `model_profile` of a document given to `antiphon lint`: {facts}. How a server that
 speaks the dialect spells a request is stated the same way: {wire}; for `anthropic`: {anthropic}.
 """
+
+Json: TypeAlias = dict[str, Any]
 
 PROFILES: Mapping[str, Profile] = {
     name: registry.get(name).profile for name in registry.available()
@@ -101,8 +118,78 @@ def page() -> str:
 def entries(codes: tuple[str, ...]) -> Iterator[str]:
     """Yield one section for each code."""
     for code in codes:
-        reason = REASONS[code]
-        yield f"\n### {code}\n\n{reason.rule}  \n*What helps:* {reason.remedy}\n"
+        reason, shown = REASONS[code], EXAMPLES.get(code, {})
+        yield f"\n### {code}\n\n{reason.rule}\n\n"
+        yield f"*Holds for:* {holders(code)}.  \n*What helps:* {reason.remedy}\n"
+        yield from source(code, shown.get("says", ()))
+        if "bad" in shown:
+            yield from example(code, shown["bad"], shown["fixed"])
+        else:
+            yield f"\n{UNSHOWN.get(code, 'No dialect of this release has the rule yet.')}\n"
+
+
+def holders(code: str) -> str:
+    """Return whose rule it is."""
+    if code in GRAPH_CODES:
+        return "every provider"
+    names = [name for name, profile in PROFILES.items() if active(profile, code)]
+    if len(names) == len(PROFILES):
+        return "every dialect"
+    return ", ".join(names) or "models of which it is stated"
+
+
+def source(code: str, says: tuple[str, ...]) -> Iterator[str]:
+    """Yield where the rule comes from: what providers answer, word for word, or what it follows from."""
+    if says:
+        yield "\nProviders say it in their own words:\n\n"
+        yield from (f"> {sentence}\n>\n" for sentence in says[:-1])
+        yield f"> {says[-1]}\n"
+    elif code in GRAPH_CODES:
+        yield "\n*Source:* Antiphon's own graph; it is never broken on the way to any provider.\n"
+    else:
+        yield "\n*Source:* the published request types and templates of those dialects.\n"
+
+
+def example(code: str, bad: Json, fixed: Json) -> Iterator[str]:
+    """Yield what breaks the rule and what keeps it, each judged first."""
+    refused, accepted = judged(bad), judged(fixed)
+    first = refused.findings[0] if refused.findings else None
+    if first is None or first.code != code or refused.accepted:
+        raise SystemExit(f"{code}: the bad example is not refused for it, but for {first}")
+    if not accepted.accepted:
+        raise SystemExit(f"{code}: the fixed example is refused: {accepted.findings[0]}")
+    whose = bad.get("from")
+    facts = bad.get("model_profile")
+    of = f" ({whose}{f', where {inline(facts)} is stated' if facts else ''})" if whose else ""
+    yield f"\nRefused{of}, at `{first.at}`: {first.message}\n\n```json\n{pretty(bad)}\n```\n"
+    if "stored" in bad:
+        yield f"\nKept of the answer before: `{inline(bad['stored'])}`\n"
+    yield f"\nLegal:\n\n```json\n{pretty(fixed)}\n```\n"
+
+
+def judged(document: Json) -> Verdict:
+    """Return the verdict on an example."""
+    return judge(document_of(document, json.dumps(document), "example"), source=None, profile=None)
+
+
+def pretty(document: Json) -> str:
+    """Return what an example says, a message a line."""
+    said = document.get("request", document.get("graph"))
+    if isinstance(said, list):
+        return rows(said)
+    lists = {name for name, value in said.items() if isinstance(value, list)}
+    fields = (f'"{n}": {rows(v) if n in lists else inline(v)}' for n, v in said.items())
+    return "{" + ",\n ".join(fields) + "}"
+
+
+def rows(items: list[Any]) -> str:
+    """Return an array, an item a line."""
+    return "[" + ",\n  ".join(inline(item) for item in items) + "]"
+
+
+def inline(value: object) -> str:
+    """Return a value in one line."""
+    return json.dumps(value, ensure_ascii=False)
 
 
 def table() -> Iterator[str]:

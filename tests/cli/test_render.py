@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from antiphon.cli import run
-from tests.cli.test_lint import ASKS, ORPHAN, X, case, document
+from tests.cli.test_lint import ASKS, LATE, ORPHAN, UNSPOKEN, X, case, document
 from tests.golden import requests as golden
 
 GRAPH = Path(__file__).parent.parent / "data" / "fixtures" / "render" / "graph.json"
@@ -111,13 +111,54 @@ def test_json_shows_the_whole_request_with_its_digests(render: Any) -> None:
     assert told["mappings"] == []
 
 
+@pytest.mark.req("M42")
+def test_a_request_of_one_form_comes_out_in_another(render: Any) -> None:
+    request = {**LATE, "model": "claude-opus-5", "max_tokens": 9, "stop": "END", "user": "u1"}
+    code, out, err = render(request, "--from", "openai-chat", "--profile", "anthropic")
+    assert code == 0
+    body = json.loads(out)
+    assert body["stop_sequences"] == ["END"]
+    assert [m["role"] for m in body["messages"]] == ["user", "assistant", "user"]
+    assert [p["type"] for p in body["messages"][2]["content"]] == ["tool_result", "text"]
+    told = [line.split()[1:4] for line in err.splitlines()]
+    assert ["option_respelled", "at", "stop:"] in told
+    assert ["option_dropped", "at", "user:"] in told
+    assert ["result_hoisted", "at", "messages[2]:"] in told
+
+
+def test_there_and_back_says_the_same(render: Any) -> None:
+    _, there, _ = render({**LATE, "max_tokens": 9}, "--profile", "anthropic")
+    code, back, _ = render(there, "--from", "anthropic", "--profile", "openai-chat")
+    assert code == 0
+    asked = [LATE["messages"][n] for n in (0, 1, 3, 2)]
+    assert json.loads(back)["messages"] == asked
+
+
+@pytest.mark.parametrize(
+    "option", [{"seed": 5}, {"logprobs": True}, {"response_format": {"type": "json_object"}}]
+)
+def test_an_option_that_the_other_form_has_no_word_for_is_refused_at_its_place(
+    render: Any, option: dict[str, Any]
+) -> None:
+    code, out, err = render({**LATE, **option}, "--profile", "anthropic")
+    assert (code, out) == (2, b"")
+    assert err.startswith(f"error[unsupported_parameter] at {next(iter(option))}: anthropic has no")
+
+
+def test_the_form_may_be_named_where_it_could_be_either(render: Any) -> None:
+    request = {"model": "m", "messages": [X], "max_tokens": 9}
+    for source in ("anthropic", "openai-chat"):
+        assert render(request, "--from", source, "--profile", "groq")[0] == 0
+    assert render(request, "--from", "nobody", "--profile", "groq")[0] == 2
+
+
 def test_a_body_without_a_model_says_that_it_lacks_one(render: Any) -> None:
     code, out, err = render({"messages": [X]})
     assert (code, json.loads(out)["model"]) == (0, "unnamed-model")
     assert "--model" in err
 
 
-@pytest.mark.parametrize("profile", ["gemini", "bedrock"])
+@pytest.mark.parametrize("profile", UNSPOKEN)
 def test_a_profile_that_is_not_spoken_yet_is_said_to_be(render: Any, profile: str) -> None:
     code, out, err = render({"messages": [X]}, "--profile", profile)
     assert (code, out) == (2, b"")

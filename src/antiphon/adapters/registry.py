@@ -12,6 +12,7 @@ from antiphon.adapters.anthropic import Anthropic
 from antiphon.adapters.base import Adapter
 from antiphon.adapters.openai_chat import OpenAIChat
 from antiphon.adapters.openai_chat.dialects import DIALECTS as CHAT
+from antiphon.adapters.openai_chat.dialects import OPENAI
 from antiphon.errors import InvalidInput
 
 KNOWN: Final = (
@@ -44,6 +45,11 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 def available() -> tuple[str, ...]:
     """Return the profiles that this release speaks."""
     return tuple(name for name in KNOWN if name in CHAT or name in DIALECTS)
+
+
+def form_of(profile: str) -> str:
+    """Return the form of request that `profile` is a dialect of; most are their own."""
+    return OPENAI.profile.name if profile in CHAT else profile
 
 
 def get(profile: str, facts: Mapping[str, object] | None = None) -> Adapter:

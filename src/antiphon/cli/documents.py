@@ -1,7 +1,7 @@
 """Files that a person hands us: read whole, within limits, and told apart by what is in them.
 
-A body that cannot be read is one clear error with a code and a place. Nothing is guessed: a
-request is recognised by a field that only its dialect has, or has to be named.
+A body that cannot be read is one clear error with a code and a place. Whose request it is stands
+in `antiphon.cli.recognition`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -21,11 +21,6 @@ MAX_BYTES: Final = 64 * 1024 * 1024
 
 COMBINED: Final = frozenset({"from", "request", "graph", "target", "model_profile", "stored"})
 SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
-ANTHROPIC_PARTS: Final = frozenset(
-    {"tool_use", "tool_result", "redacted_thinking", "server_tool_use", "image", "document"}
-)
-ANTHROPIC_FIELDS: Final = frozenset({"system", "anthropic_version", "stop_sequences"})
-BEDROCK_PARTS: Final = frozenset({"text", "toolUse", "toolResult", "reasoningContent"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +28,7 @@ class Document:
     """What was in a file.
 
     Attributes:
-        name: The file's name, for people.
+        path: The file, as a command takes it.
         text: The text as it stood there, for excerpts.
         source: Profile of the request as the file or the caller names it, or None.
         request: A provider's request, or None.
@@ -45,7 +40,7 @@ class Document:
         stored: What was kept of earlier answers, to be sent back.
     """
 
-    name: str
+    path: str
     text: str
     source: str | None = None
     request: Mapping[str, object] | None = None
@@ -55,6 +50,11 @@ class Document:
     target: str | None = None
     facts: Mapping[str, object]
     stored: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The file's name, for people."""
+        return _name(self.path)
 
 
 def read_bytes(path: str) -> bytes:
@@ -119,29 +119,39 @@ def read_document(path: str) -> Document:
     Raises:
         InvalidInput: It cannot be read, or is neither.
     """
-    name = "standard input" if path == "-" else path
-    value, text = decode(read_bytes(path), name)
+    value, text = decode(read_bytes(path), _name(path))
+    return document_of(value, text, path)
+
+
+def document_of(value: object, text: str, path: str) -> Document:
+    """Return what a JSON value is: a request, a graph, or both in one object.
+
+    Raises:
+        InvalidInput: It is neither.
+    """
     if isinstance(value, list):
-        return Document(name=name, text=text, graph=value, facts={})
+        return Document(path=path, text=text, graph=value, facts={})
     if not isinstance(value, dict):
         raise InvalidInput(
             "A request is a JSON object; a graph is an object or an array.",
             code="wrong_shape",
-            at=name,
+            at=_name(path),
         )
     if "nodes" in value:
-        return Document(name=name, text=text, graph=value, facts={})
+        return Document(path=path, text=text, graph=value, facts={})
     if value.keys() <= COMBINED and not COMBINED.isdisjoint(value):
-        return _combined(value, name, text)
-    return Document(name=name, text=text, request=value, facts={})
+        return _combined(value, path, text)
+    return Document(path=path, text=text, request=value, facts={})
 
 
-def _combined(value: Mapping[str, object], name: str, text: str) -> Document:
+def _combined(value: Mapping[str, object], path: str, text: str) -> Document:
     request, graph = value.get("request"), value.get("graph")
     if request is not None and not isinstance(request, dict):
         raise InvalidInput("A request is a JSON object.", code="wrong_shape", at="request")
     if request is None and graph is None:
-        raise InvalidInput("It holds neither a request nor a graph.", code="wrong_shape", at=name)
+        raise InvalidInput(
+            "It holds neither a request nor a graph.", code="wrong_shape", at=_name(path)
+        )
     facts = value.get("model_profile") or {}
     if not isinstance(facts, dict):
         raise InvalidInput("Facts are a JSON object.", code="wrong_shape", at="model_profile")
@@ -149,7 +159,7 @@ def _combined(value: Mapping[str, object], name: str, text: str) -> Document:
     if not isinstance(stored, dict):
         raise InvalidInput("What is stored is a JSON object.", code="wrong_shape", at="stored")
     return Document(
-        name=name,
+        path=path,
         text=text,
         source=_word(value, "from"),
         request=request,
@@ -162,52 +172,15 @@ def _combined(value: Mapping[str, object], name: str, text: str) -> Document:
     )
 
 
+def _name(path: str) -> str:
+    return "standard input" if path == "-" else path
+
+
 def _word(value: Mapping[str, object], field: str) -> str | None:
     word = value.get(field)
     if word is not None and not isinstance(word, str):
         raise InvalidInput("The name of a profile is a string.", code="wrong_shape", at=field)
     return word
-
-
-def recognise(request: Mapping[str, object]) -> str:
-    """Return the dialect of a request, by what only that dialect has.
-
-    Raises:
-        InvalidInput: `unrecognised`: it could be none that we know.
-    """
-    if "contents" in request:
-        return "gemini"
-    if "input" in request:
-        return "gemini-interactions" if "system_instruction" in request else "openai-responses"
-    if "messages" in request:
-        parts = list(_parts(request.get("messages")))
-        untyped = any("type" not in part and part.keys() <= BEDROCK_PARTS for part in parts)
-        if "toolConfig" in request or "inferenceConfig" in request or untyped:
-            return "bedrock"
-        kinds = {part.get("type") for part in parts}
-        signed = any(part.get("type") == "thinking" and "signature" in part for part in parts)
-        declared = request.get("tools")
-        own_tools = any(
-            isinstance(tool, dict) and "input_schema" in tool
-            for tool in (declared if isinstance(declared, list) else ())
-        )
-        fields = ANTHROPIC_FIELDS & request.keys()
-        if fields or signed or own_tools or not kinds.isdisjoint(ANTHROPIC_PARTS):
-            return "anthropic"
-        return "openai-chat"
-    raise InvalidInput(
-        "This is no request of a provider that we know, and no graph. Name its dialect with --from.",
-        code="unrecognised",
-    )
-
-
-def _parts(messages: object) -> Iterator[Mapping[str, object]]:
-    """Yield the content parts of all messages."""
-    for message in messages if isinstance(messages, list) else ():
-        content = message.get("content") if isinstance(message, dict) else None
-        for part in content if isinstance(content, list) else ():
-            if isinstance(part, dict) and part:
-                yield part
 
 
 def _no_constant(word: str) -> object:

@@ -6,9 +6,10 @@ import re
 from json import JSONDecoder
 from typing import Final
 
-import click
+from antiphon.cli.view.text import Ink, cells, harmless
 
 PLACE: Final = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
+SCALAR: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[-\w.+]+')
 SPACE: Final = re.compile(r"[ \t\r\n]*")
 WIDTH: Final = 96
 
@@ -31,22 +32,32 @@ def offset_of(text: str, place: str) -> int | None:
     return at
 
 
-def excerpt(text: str, offset: int) -> list[str]:
-    """Return the line of `offset` with its neighbours and a mark, cut to the width of a screen."""
-    lines = text.splitlines() or [""]
+def excerpt(text: str, offset: int, ink: Ink) -> list[str]:
+    """Return the line of `offset` with its neighbours, and a mark under the value that begins there.
+
+    Lines are cut to the width of a screen, and what would move the cursor is shown instead.
+    """
+    lines = text.split("\n")
     number = text.count("\n", 0, offset)
     column = offset - (text.rfind("\n", 0, offset) + 1)
     shown: list[str] = []
     for near in range(max(0, number - 1), min(len(lines), number + 3)):
-        line, start = _window(lines[near], column if near == number else 0)
-        gutter = click.style(f"{near + 1:>6} │ ", dim=True)
-        shown.append(gutter + line)
+        cut, start = _window(lines[near].rstrip("\r"), column if near == number else 0)
+        if near > number and not cut.strip():
+            break  # the end of the file
+        shown.append(ink(f"{near + 1:>6} │ ", "dim") + harmless(cut))
         if near == number:
-            mark = " " * (column - start) + "^"
-            shown.append(
-                click.style("       │ ", dim=True) + click.style(mark, fg="red", bold=True)
-            )
+            before, under = cut[: column - start], cut[column - start :]
+            marked = "^" * (cells(harmless(under[: _scalar(under)])) or 1)
+            mark = " " * cells(harmless(before)) + marked
+            shown.append(ink("       │ ", "dim") + ink(mark, "bad", "bold"))
     return shown
+
+
+def _scalar(text: str) -> int:
+    """Return how much of `text` is the one plain value that it begins with; 1 where it is not."""
+    match = SCALAR.match(text)
+    return match.end() if match else 1
 
 
 def _window(line: str, column: int) -> tuple[str, int]:

@@ -8,18 +8,18 @@ import click
 import msgspec
 
 from antiphon.adapters import registry
-from antiphon.adapters.base import Adapter, Parsed, Rendering, render
-from antiphon.cli.documents import Document, read_document, recognise
+from antiphon.adapters.base import Adapter, Parsed, Rendering
+from antiphon.adapters.conversion import convert
+from antiphon.cli.documents import Document, read_document
 from antiphon.cli.graph import read_graph
 from antiphon.cli.output import json_option, mappings, note, print_json
-from antiphon.core.digests import NO_KEY
-from antiphon.errors import InvalidInput, SequenceRejected
+from antiphon.cli.recognition import SAYING, recognise
 
 UNNAMED = "unnamed-model"
 
 
 def rendering(
-    document: Document, profile: str, *, model: str | None, base_url: str | None
+    document: Document, profile: str, *, source: str | None, model: str | None, base_url: str | None
 ) -> Rendering:
     """Return the request that a document stands for.
 
@@ -28,41 +28,27 @@ def rendering(
         InvalidInput: It cannot be read, or holds what this release cannot carry.
     """
     adapter = registry.get(profile, document.facts)
-    parsed = _parsed(document, adapter)
-    if parsed.findings:
-        raise SequenceRejected(parsed.findings)
-    if parsed.uncarried:
-        raise InvalidInput(
-            "The dialect allows this, but this release cannot carry it.",
-            code="unsupported_parameter",
-            at=parsed.uncarried[0],
-        )
-    policy = msgspec.structs.replace(
-        parsed.policy,
-        model=model or parsed.policy.model or UNNAMED,
-        endpoint=base_url or "",
-        profile=profile,
-    )
-    try:
-        made = render(adapter, parsed.messages, policy, parsed.tools, key=NO_KEY)
-    except SequenceRejected as rejected:
-        raise SequenceRejected(parsed.located(rejected.findings)) from None
-    located = tuple(
-        msgspec.structs.replace(m, block=parsed.places.get(m.block, m.block)) for m in made.mappings
-    )
-    return msgspec.structs.replace(made, mappings=located)
+    dialect = source or document.source
+    if document.request is not None and document.graph is None and dialect is None:
+        dialect = recognise(document.request).form
+    parsed = _parsed(document, dialect, adapter)
+    name = model or parsed.policy.model or UNNAMED
+    return convert(parsed, adapter, source=dialect, model=name, endpoint=base_url or "")
 
 
-def _parsed(document: Document, adapter: Adapter) -> Parsed:
+def _parsed(document: Document, dialect: str | None, adapter: Adapter) -> Parsed:
     """The graph comes first; a request beside it lends its options and tools."""
     request = document.request
     if document.graph is None:
         assert request is not None
-        return registry.get(document.source or recognise(request)).parse(request)
+        assert dialect is not None
+        return registry.get(dialect).parse(request)
     graph = read_graph(document.graph)
     if request is None:
         return graph
-    options = registry.get(document.source or adapter.name).parse({**request, "messages": []})
+    options = registry.get(dialect or adapter.name).parse(
+        {**request, **_silent(dialect or adapter.name)}
+    )
     policy = options.policy
     if "stream" not in request:
         policy = msgspec.structs.replace(policy, stream=graph.policy.stream)
@@ -76,21 +62,35 @@ def _parsed(document: Document, adapter: Adapter) -> Parsed:
     )
 
 
+def _silent(dialect: str) -> dict[str, object]:
+    """Return what a request of this dialect holds when nothing was said in it."""
+    form = registry.form_of(dialect)
+    return {name: [] for name, forms in SAYING.items() if form in forms}
+
+
 @click.command("render")
 @click.argument("file", metavar="FILE")
+@click.option("--from", "source", metavar="PROFILE", help="The dialect of the request in FILE.")
 @click.option("--profile", metavar="PROFILE", required=True, help="The dialect to render for.")
 @click.option("--model", metavar="NAME", help="The model's name at its provider.")
 @click.option("--base-url", metavar="URL", help="Where the request would go.")
 @json_option
 def command(
-    file: str, profile: str, model: str | None, base_url: str | None, as_json: bool
+    file: str,
+    source: str | None,
+    profile: str,
+    model: str | None,
+    base_url: str | None,
+    as_json: bool,
 ) -> None:
     """Print the exact body of the request that FILE stands for.
 
-    FILE holds our graph, or a provider's request; - is standard input. What had to be mapped
-    is told on standard error. Exit code 3: it may not be sent, and nothing was printed.
+    FILE holds our graph, or a provider's request; - is standard input. A request of one form
+    comes out in the form of another: what had to be mapped is told on standard error, and what
+    the other form cannot say is refused. Exit code 3: it may not be sent there, 2: it cannot be
+    said there or not be read; then nothing was printed.
     """
-    made = rendering(read_document(file), profile, model=model, base_url=base_url)
+    made = rendering(read_document(file), profile, source=source, model=model, base_url=base_url)
     if as_json:
         print_json(
             {

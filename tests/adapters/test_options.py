@@ -1,0 +1,104 @@
+"""Options in the words of another form: said, left out and listed, or refused; never lost."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from antiphon.adapters import options
+from antiphon.adapters.conversion import convert
+from antiphon.adapters.registry import available, form_of, get
+from antiphon.core.manifest import Policy
+from antiphon.errors import InvalidInput, SequenceRejected
+
+FORMS = sorted({form for spelling in options.SPELLINGS for form in spelling})
+
+
+def translated(source: str, target: str, **extra: Any) -> tuple[dict[str, Any], list[str]]:
+    raw = {name: msgspec.Raw(msgspec.json.encode(value)) for name, value in extra.items()}
+    said, mappings = options.translate(Policy(model="m", extra=raw), source, target)
+    return {n: msgspec.json.decode(v) for n, v in said.items()}, [m.rule for m in mappings]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "given", "said"),
+    [
+        ("openai-chat", "anthropic", {"stop": "END"}, {"stop_sequences": ["END"]}),
+        ("anthropic", "openai-chat", {"stop_sequences": ["a", "b"]}, {"stop": ["a", "b"]}),
+        ("openai-chat", "anthropic", {"top_p": 0.5}, {"top_p": 0.5}),
+        ("openai-chat", "openai-responses", {"reasoning_effort": "low"}, {"reasoning": {"effort": "low"}}),
+        ("openai-responses", "openai-chat", {"reasoning": {"effort": "low"}}, {"reasoning_effort": "low"}),
+        ("openai-chat", "ollama", {"seed": 5, "stop": "x"}, {"options": {"seed": 5, "stop": ["x"]}}),
+        ("openai-chat", "groq", {}, {}),
+    ],
+)  # fmt: skip
+def test_what_both_forms_can_say_is_said_in_the_words_of_the_other(
+    source: str, target: str, given: dict[str, Any], said: dict[str, Any]
+) -> None:
+    assert translated(source, target, **given)[0] == said
+
+
+def test_what_only_steers_cost_or_bookkeeping_is_left_out_and_listed() -> None:
+    assert translated("openai-chat", "anthropic", user="u", store=True) == (
+        {},
+        ["option_dropped", "option_dropped"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "at"),
+    [
+        ({"logit_bias": {"1": 5}}, "logit_bias"),
+        ({"reasoning": {"effort": "low", "summary": "auto"}}, "reasoning"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+    ],
+)
+def test_what_shapes_the_answer_and_cannot_be_said_is_refused(
+    given: dict[str, Any], at: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        translated("openai-chat", "anthropic", **given)
+    assert (refused.value.code, refused.value.at) == ("unsupported_parameter", at)
+
+
+def test_of_an_object_of_options_the_one_that_cannot_be_said_is_named() -> None:
+    with pytest.raises(InvalidInput) as refused:
+        translated(
+            "openai-responses", "openai-chat", reasoning={"effort": "low", "summary": "auto"}
+        )
+    assert refused.value.at == "reasoning.summary"
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_within_a_form_options_are_passed_on_as_they_are(form: str) -> None:
+    given = {"anything": {"at": ["all"]}}
+    assert translated(form, form, **given) == (given, [])
+
+
+@pytest.mark.parametrize("spelling", options.SPELLINGS, ids=lambda s: next(iter(s.values())))
+def test_no_word_of_a_form_means_two_things(spelling: dict[str, str]) -> None:
+    for form, word in spelling.items():
+        meanings = [s for s in options.SPELLINGS if s.get(form) == word]
+        assert meanings == [spelling]
+
+
+@pytest.mark.parametrize("profile", available())
+def test_every_dialect_converts_the_smallest_request(profile: str) -> None:
+    parsed = get("openai-chat").parse({"messages": [{"role": "user", "content": "x"}]})
+    assert convert(parsed, get(profile), source="openai-chat", model="m").mappings == ()
+    assert form_of(profile) in {form_of(name) for name in available()}
+
+
+def test_places_are_those_of_what_was_parsed() -> None:
+    chat = get("openai-chat")
+    audio = {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}}
+    user = {"role": "user", "content": [{"type": "text", "text": "x"}, audio]}
+    parsed = chat.parse({"messages": [user]})
+    with pytest.raises(SequenceRejected) as rejected:
+        convert(parsed, get("anthropic"), source="openai-chat", model="m")
+    assert rejected.value.at == "messages[0].content[1]"
+    broken = chat.parse({"messages": [5]})
+    with pytest.raises(SequenceRejected):
+        convert(broken, chat, source="openai-chat", model="m")
