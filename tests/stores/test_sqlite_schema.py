@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.core.commands import Then
-from antiphon.core.ids import OperationId
+from antiphon.core.commands import OpenResponse, Then
+from antiphon.core.ids import OperationId, ResponseId, RunId
 from antiphon.stores.sqlite import open_sqlite
 from antiphon.stores.sqlite.connections import constraint, open_writer
 from antiphon.stores.sqlite.transaction import Transaction
@@ -26,6 +26,7 @@ async def database(tmp_path: Path) -> Path:
     await talk.do(talk.place_results("run_1", "r1"))
     await talk.do(talk.prepare("run_1", "op_2", base="r1", revision=3, answer="a2"))
     await talk.do(talk.accept("op_2"))
+    await talk.do(OpenResponse(**talk.head(), response=ResponseId("resp_1"), run=RunId("run_1")))
     await store.close()
     return tmp_path / "a.db"
 
@@ -64,6 +65,8 @@ ATTACKS = {
         arguments_digest, generation, runner, read_only, idempotent, state, attempt, node, epoch,
         deadline_ms, idempotency_key, code, content, ended_ms FROM call""",
     "call_ended": "UPDATE call SET state = 'PENDING'",
+    "response_id": """INSERT INTO response SELECT place + 1, id, run, previous, since, request,
+        input, stored, created_ms, deleted FROM response""",
     "session_one_active": """INSERT INTO session (place, id, active, created_ms)
         SELECT place + 1, 'sess_x', 1, 0 FROM session""",
 }
@@ -125,7 +128,7 @@ def test_every_lookup_of_a_command_uses_an_index(writer: sqlite3.Connection) -> 
         tx.node(c.number, message)  # type: ignore[arg-type]  # an id
         tx.message(c, message)  # type: ignore[arg-type]  # an id
     tx.deletions(c.number)
-    for table in ("message", "run", "manifest", "call", "quarantine"):
+    for table in ("message", "run", "manifest", "call", "response", "quarantine"):
         tx.next_place(table, c.number)
     writer.set_trace_callback(None)
     assert len(seen) > 10

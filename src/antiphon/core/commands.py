@@ -21,6 +21,7 @@ from antiphon.core.ids import (
     MessageId,
     NodeId,
     OperationId,
+    ResponseId,
     RunId,
     SessionId,
     TenantId,
@@ -31,6 +32,7 @@ from antiphon.core.records import (
     Call,
     CallState,
     Conversation,
+    Response,
     Run,
     RunKind,
     Runner,
@@ -112,6 +114,33 @@ class StartRun(Command[Run]):
     max_queued: int = 16
     refusal: str | None = None
     """Why a new run is Denied here. A run that is known is returned all the same."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenResponse(Command[Response]):
+    """Make a response durable: first of the commands that start its run, or bring its outputs.
+
+    It begins after the newest event. If `key` is known with the same body, Denied
+    `response_known`, so that nothing of the same transaction happens twice; with another body
+    Denied `idempotency_conflict`. Where not `attach`, the key is taken from whatever had it: a
+    request that is no repetition, though it may look like an earlier one.
+    """
+
+    response: ResponseId
+    run: RunId
+    previous: ResponseId | None = None
+    request: Digest | None = None
+    input: tuple[MessageId, ...] = ()
+    stored: bool = True
+    key: StartKey | None = None
+    attach: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteResponse(Command[Response]):
+    """Answer for this response no longer. Its run and its messages stay as they are."""
+
+    response: ResponseId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -462,6 +491,23 @@ class SetTitle(Command[Conversation]):
     """Name the conversation; None takes the name away."""
 
     title: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetMetadata(Command[Conversation]):
+    """Put these pairs in place of the conversation's metadata."""
+
+    metadata: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteConversation(Command[Conversation]):
+    """Answer for this conversation no longer; its open runs are canceled with `reason`.
+
+    What was said stays stored until it is erased.
+    """
+
+    reason: str = "deleted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

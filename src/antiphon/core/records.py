@@ -20,6 +20,7 @@ from antiphon.core.ids import (
     MessageId,
     NodeId,
     OperationId,
+    ResponseId,
     RunId,
     SessionId,
     TenantId,
@@ -50,6 +51,7 @@ class Conversation(_Row, frozen=True, kw_only=True):
     updated_ms: int
     last_event: int
     metadata: dict[str, str] = {}
+    deleted: bool = False
     deletions: frozenset[MessageId] = frozenset()
 
 
@@ -144,6 +146,27 @@ class Run(_Row, frozen=True, kw_only=True):
     def open(self) -> bool:
         """Whether it has not ended."""
         return self.status in OPEN_RUN
+
+
+class Response(_Row, frozen=True, kw_only=True):
+    """What one request of a client started: a stretch of a run.
+
+    The stretch begins after event number `since` and ends where the run next ends or waits for
+    the client; what came of it is read from the run's events and messages, so nothing here ever
+    changes but `deleted`. `request` is the digest of what the client asked for beside its input,
+    None once that was dropped; `input` are the messages that it brought.
+    """
+
+    id: ResponseId
+    conversation: ConversationId
+    run: RunId
+    previous: ResponseId | None
+    since: int
+    request: Digest | None
+    input: tuple[MessageId, ...]
+    stored: bool
+    created_ms: int
+    deleted: bool = False
 
 
 class Attempt(_Row, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from antiphon.core.ids import (
     MessageId,
     NodeId,
     OperationId,
+    ResponseId,
     RunId,
     TenantId,
 )
@@ -27,6 +28,7 @@ from antiphon.core.records import (
     Call,
     Conversation,
     Quarantined,
+    Response,
     Run,
     RunStatus,
     Session,
@@ -122,6 +124,15 @@ class Store(Protocol):
 
     async def run_input(self, conversation: ConversationId, run: RunId) -> Message | None:
         """Return the input of a run, whether it is placed or still waits in it."""
+
+    async def response(self, tenant: TenantId, response: ResponseId) -> Response:
+        """Return the row, deleted or not. Raises `NotFound`, also for another tenant's."""
+
+    async def responses(self, conversation: ConversationId, run: RunId) -> list[Response]:
+        """Return the responses of a run in the order in which they began."""
+
+    async def response_of_key(self, scope: str, key: str, now_ms: int) -> Response:
+        """Return the response that was begun under a start key. Raises `NotFound`."""
 
     async def operations(self, conversation: ConversationId, run: RunId) -> list[OperationId]:
         """Return the run's operations in the order they were prepared."""

@@ -188,6 +188,7 @@ _CONSTRAINT: Final = re.compile(r"constraint failed: (?:index ')?([A-Za-z0-9_., 
 _INDEXES: Final = {
     "conversation.id": "conversation_id",
     "run.id": "run_id",
+    "response.id": "response_id",
     "manifest.operation": "manifest_operation",
     "call.run, call.call_id": "call_id",
     "attempt.manifest, attempt.number": "attempt_number",

@@ -15,6 +15,7 @@ from antiphon.core.ids import (
     Digest,
     MessageId,
     OperationId,
+    ResponseId,
     RunId,
     SessionId,
     TenantId,
@@ -26,6 +27,7 @@ from antiphon.core.records import (
     Call,
     Conversation,
     Quarantined,
+    Response,
     Run,
     RunStatus,
     Session,
@@ -40,10 +42,12 @@ from antiphon.stores.sqlite.rows import (
     CONVERSATION,
     MANIFEST,
     MESSAGE,
+    RESPONSE,
     RUN,
     AttemptRow,
     CallRow,
     ConversationRow,
+    ResponseRow,
     RunRow,
     manifest_record,
     message_record,
@@ -121,7 +125,7 @@ def conversations(
             raise NotFound("There is no such conversation.", at=before)
         bound = found
     rows = db.execute(
-        CONVERSATION + "WHERE c.tenant = ? AND (c.updated_ms, c.number) < (?, ?) "
+        CONVERSATION + "WHERE c.tenant = ? AND (c.updated_ms, c.number) < (?, ?) AND NOT c.deleted "
         "ORDER BY c.updated_ms DESC, c.number DESC LIMIT ?",
         (tenant, *bound, limit),
     ).fetchall()
@@ -264,6 +268,39 @@ def run_input(db: sqlite3.Connection, conversation: ConversationId, run: RunId) 
     if row[1] is not None:
         return _read_message(row[1])
     return message(db, conversation, row[0])
+
+
+def response(db: sqlite3.Connection, tenant: TenantId, response: ResponseId) -> Response:
+    """Return a response of this tenant. Raises `NotFound`."""
+    row = db.execute(RESPONSE + "WHERE r.id = ? AND c.tenant = ?", (response, tenant)).fetchone()
+    if row is None:
+        raise NotFound("There is no such response.", at=response)
+    return _response(row)
+
+
+def responses(db: sqlite3.Connection, conversation: ConversationId, run: RunId) -> list[Response]:
+    """Return the responses of a run, first to last."""
+    rows = db.execute(
+        RESPONSE + "WHERE r.run = ? AND c.id = ? ORDER BY r.place", (run, conversation)
+    )
+    return [_response(row) for row in rows]
+
+
+def response_of_key(db: sqlite3.Connection, scope: str, key: str, now_ms: int) -> Response:
+    """Return what was begun under a key. Raises `NotFound`."""
+    row = db.execute(
+        RESPONSE
+        + """JOIN response_key AS k ON k.response = r.place
+        WHERE k.scope = ? AND k.key = ? AND k.expires_ms > ?""",
+        (scope, key, now_ms),
+    ).fetchone()
+    if row is None:
+        raise NotFound("Nothing was started under this key.", at=key)
+    return _response(row)
+
+
+def _response(row: tuple[Any, ...]) -> Response:
+    return ResponseRow._make(row[1:]).record(row[0])
 
 
 def operations(

@@ -11,7 +11,15 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from antiphon.core import commands as c
-from antiphon.stores.sqlite.commands import answers, calls, conversations, dispatch, endings, runs
+from antiphon.stores.sqlite.commands import (
+    answers,
+    calls,
+    conversations,
+    dispatch,
+    endings,
+    responses,
+    runs,
+)
 from antiphon.stores.sqlite.transaction import Transaction
 
 FUNCTIONS: Final[Mapping[type[c.Command[Any]], Callable[[Transaction, Any], Any]]] = (
@@ -22,10 +30,14 @@ FUNCTIONS: Final[Mapping[type[c.Command[Any]], Callable[[Transaction, Any], Any]
             c.PutContent: conversations.put_content,
             c.MoveHead: conversations.move_head,
             c.SetTitle: conversations.set_title,
+            c.SetMetadata: conversations.set_metadata,
+            c.DeleteConversation: conversations.delete,
             c.DeleteMessages: conversations.delete_messages,
             c.KeepCanceled: conversations.keep_canceled,
             c.Quarantine: conversations.quarantine,
             c.StartRun: runs.start,
+            c.OpenResponse: responses.begin,
+            c.DeleteResponse: responses.delete,
             c.PlaceRun: runs.place_run,
             c.ClaimRun: runs.claim,
             c.WaitRun: runs.wait,

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 
 from antiphon.core.blocks import Message, Origin, Role, Status, Trust, decode_blocks
-from antiphon.core.commands import StartRun
+from antiphon.core.commands import OpenResponse, StartRun
 from antiphon.core.dispatch import State
 from antiphon.core.ids import (
     CallId,
@@ -20,6 +20,7 @@ from antiphon.core.ids import (
     MessageId,
     NodeId,
     OperationId,
+    ResponseId,
     RunId,
     SessionId,
     TenantId,
@@ -30,6 +31,7 @@ from antiphon.core.records import (
     Call,
     CallState,
     Conversation,
+    Response,
     Run,
     RunKind,
     Runner,
@@ -45,6 +47,7 @@ Stored: TypeAlias = bytes | str
 encode_json: Final = msgspec.json.Encoder(order="deterministic").encode
 _metadata: Final = msgspec.json.Decoder(dict[str, str]).decode
 _options: Final = msgspec.json.Decoder(RunOptions).decode
+_message_ids: Final = msgspec.json.Decoder(tuple[MessageId, ...]).decode
 _mappings: Final = msgspec.json.Decoder(tuple[Mapping, ...]).decode
 
 
@@ -84,6 +87,7 @@ class ConversationRow(NamedTuple):
     created_ms: int
     updated_ms: int
     last_event: int
+    deleted: int
 
     def record(self, deletions: frozenset[MessageId]) -> Conversation:
         """Return the row as the store hands it out."""
@@ -102,6 +106,7 @@ class ConversationRow(NamedTuple):
             updated_ms=self.updated_ms,
             last_event=self.last_event,
             metadata=_metadata(self.metadata) if self.metadata else {},
+            deleted=bool(self.deleted),
             deletions=deletions,
         )
 
@@ -109,7 +114,7 @@ class ConversationRow(NamedTuple):
 CONVERSATION: Final = """
 SELECT c.number, c.id, c.tenant, c.session, s.id, c.head, c.revision, c.cancel_generation,
        c.attempt_generation, c.active_operation, c.slot, c.title, c.metadata, c.created_ms,
-       c.updated_ms, c.last_event
+       c.updated_ms, c.last_event, c.deleted
 FROM conversation AS c JOIN session AS s ON s.place = c.session
 """
 
@@ -218,6 +223,58 @@ class RunRow(NamedTuple):
 
 RUN: Final = f"""{", ".join(RunRow._fields[:-1])},
   (SELECT manifest.operation FROM manifest WHERE manifest.place = run.operation)"""
+
+
+class ResponseRow(NamedTuple):
+    """A response's row, with its place."""
+
+    place: int
+    id: ResponseId
+    run: RunId
+    previous: ResponseId | None
+    since: int
+    request: Stored | None
+    input: bytes
+    stored: int
+    created_ms: int
+    deleted: int
+
+    @classmethod
+    def opened(cls, command: OpenResponse, place: int, since: int) -> ResponseRow:
+        """Return the row of a response that begins now, at this place."""
+        return cls(
+            place=place,
+            id=command.response,
+            run=command.run,
+            previous=command.previous,
+            since=since,
+            request=None if command.request is None else pack(command.request),
+            input=encode_json(command.input),
+            stored=command.stored,
+            created_ms=command.now_ms,
+            deleted=False,
+        )
+
+    def record(self, conversation: ConversationId) -> Response:
+        """Return the row as the store hands it out."""
+        return Response(
+            id=self.id,
+            conversation=conversation,
+            run=self.run,
+            previous=self.previous,
+            since=self.since,
+            request=None if self.request is None else unpack(self.request),
+            input=_message_ids(self.input),
+            stored=bool(self.stored),
+            created_ms=self.created_ms,
+            deleted=bool(self.deleted),
+        )
+
+
+RESPONSE: Final = f"""
+SELECT c.id, {", ".join(f"r.{column}" for column in ResponseRow._fields)}
+FROM response AS r JOIN conversation AS c ON c.number = r.place >> 32
+"""
 
 
 class AttemptRow(NamedTuple):

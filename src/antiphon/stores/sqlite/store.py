@@ -23,6 +23,7 @@ from antiphon.core.ids import (
     MessageId,
     NodeId,
     OperationId,
+    ResponseId,
     RunId,
     TenantId,
 )
@@ -33,6 +34,7 @@ from antiphon.core.records import (
     Call,
     Conversation,
     Quarantined,
+    Response,
     Run,
     RunStatus,
     Session,
@@ -138,6 +140,7 @@ class SqliteStore:
             )
             assert row is not None
             tx.execute("DELETE FROM start_key WHERE expires_ms <= ?", (now_ms,))
+            tx.execute("DELETE FROM response_key WHERE expires_ms <= ?", (now_ms,))
             return Fence(node=node, epoch=row[0])
 
         return cast("Fence", await self._put(work))
@@ -251,6 +254,18 @@ class SqliteStore:
         if known is not None:
             return known
         return await self._readers.read(lambda db: reads.run_input(db, conversation, run))
+
+    async def response(self, tenant: TenantId, response: ResponseId) -> Response:
+        """Return the row, deleted or not. Raises `NotFound`, also for another tenant's."""
+        return await self._readers.read(lambda db: reads.response(db, tenant, response))
+
+    async def responses(self, conversation: ConversationId, run: RunId) -> list[Response]:
+        """Return the responses of a run in the order in which they began."""
+        return await self._readers.read(lambda db: reads.responses(db, conversation, run))
+
+    async def response_of_key(self, scope: str, key: str, now_ms: int) -> Response:
+        """Return the response that was begun under a start key. Raises `NotFound`."""
+        return await self._readers.read(lambda db: reads.response_of_key(db, scope, key, now_ms))
 
     async def operations(self, conversation: ConversationId, run: RunId) -> list[OperationId]:
         """Return the run's operations in the order they were prepared."""

@@ -8,11 +8,13 @@ from antiphon.core.blocks import Message, Origin, Status, default_trust
 from antiphon.core.commands import (
     AddMessages,
     CreateConversation,
+    DeleteConversation,
     DeleteMessages,
     KeepCanceled,
     MoveHead,
     PutContent,
     Quarantine,
+    SetMetadata,
     SetTitle,
 )
 from antiphon.core.dispatch import Denied
@@ -121,6 +123,23 @@ def set_title(tx: Transaction, command: SetTitle) -> Conversation:
     """Name the conversation."""
     c = tx.conversation(command.conversation)
     tx.change_conversation(c.number, title=command.title, updated_ms=command.now_ms)
+    return tx.conversation_record(command.conversation)
+
+
+def set_metadata(tx: Transaction, command: SetMetadata) -> Conversation:
+    """Replace the metadata."""
+    c = tx.conversation(command.conversation)
+    data = encode_json(dict(command.metadata)) if command.metadata else None
+    tx.change_conversation(c.number, metadata=data)
+    return tx.conversation_record(command.conversation)
+
+
+def delete(tx: Transaction, command: DeleteConversation) -> Conversation:
+    """Stop what works here, and answer for it no longer."""
+    c = tx.conversation(command.conversation)
+    for run in tx.open_runs(c):
+        cancel_run(tx, command, tx.row(c.number), run, command.reason)
+    tx.change_conversation(c.number, deleted=True)
     return tx.conversation_record(command.conversation)
 
 

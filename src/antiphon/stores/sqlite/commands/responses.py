@@ -1,0 +1,55 @@
+"""Responses: each request of a client as a stretch of a run, and the keys under which it came."""
+
+from __future__ import annotations
+
+from antiphon.core.commands import DeleteResponse, OpenResponse, StartKey
+from antiphon.core.dispatch import Denied
+from antiphon.core.records import Response
+from antiphon.errors import NotFound
+from antiphon.stores.sqlite.places import conversation_of
+from antiphon.stores.sqlite.rows import RESPONSE, ResponseRow, pack
+from antiphon.stores.sqlite.transaction import Transaction
+
+
+def begin(tx: Transaction, command: OpenResponse) -> Response | Denied:
+    """Insert the response where its request is no repetition."""
+    c = tx.conversation(command.conversation)
+    if command.key is not None and command.attach:
+        denied = _repeats(tx, command.key, command.now_ms)
+        if denied is not None:
+            return denied
+    row = ResponseRow.opened(command, tx.next_place("response", c.number), c.last_event)
+    marks = ", ".join("?" * len(row))
+    tx.execute(f"INSERT INTO response ({', '.join(row._fields)}) VALUES ({marks})", row)
+    if command.key is not None:
+        _remember(tx, command.key, row.place)
+    return row.record(c.id)
+
+
+def _repeats(tx: Transaction, key: StartKey, now_ms: int) -> Denied | None:
+    found = tx.one(
+        "SELECT body_digest FROM response_key WHERE scope = ? AND key = ? AND expires_ms > ?",
+        (key.scope, key.key, now_ms),
+    )
+    if found is None:
+        return None
+    return Denied("response_known" if found[0] == pack(key.body_digest) else "idempotency_conflict")
+
+
+def _remember(tx: Transaction, key: StartKey, response: int) -> None:
+    tx.execute(
+        "INSERT OR REPLACE INTO response_key (scope, key, response, body_digest, expires_ms) "
+        "VALUES (?, ?, ?, ?, ?)",
+        (key.scope, key.key, response, pack(key.body_digest), key.expires_ms),
+    )
+
+
+def delete(tx: Transaction, command: DeleteResponse) -> Response:
+    """Mark the response as deleted."""
+    c = tx.conversation(command.conversation)
+    found = tx.one(RESPONSE + "WHERE r.id = ?", (command.response,))
+    if found is None or conversation_of(found[1]) != c.number:
+        raise NotFound("There is no such response in this conversation.", at=command.response)
+    row = ResponseRow._make(found[1:])._replace(deleted=True)
+    tx.execute("UPDATE response SET deleted = 1 WHERE place = ?", (row.place,))
+    return row.record(c.id)
