@@ -5,6 +5,8 @@ AntiphonError
 │   ├── SequenceRejected   the history is illegal for its target; holds the findings
 │   ├── InvalidInput       an argument, file or body that cannot be read
 │   ├── NotFound           an id that names nothing here
+│   ├── Unauthorized       nobody whom the server knows is asking
+│   ├── Forbidden          the key that asks has not the right to
 │   └── Conflict           the world moved: busy, answered already, same id with other content
 ├── ProviderFailed         the provider said no, or gave an answer that may not be committed
 ├── OutcomeUnknown         the request may have been carried out; nobody can tell yet
@@ -95,6 +97,19 @@ class NotFound(Refused):
 
     default_code = "not_found"
     exit_code = 2
+
+
+class Unauthorized(Refused):
+    """The server needs a key, and this is none that it knows."""
+
+    default_code = "unauthorized"
+    exit_code = 2
+
+
+class Forbidden(Refused):
+    """The key is known and has not the right that this needs; `at` names the right."""
+
+    default_code = "forbidden"
 
 
 class Conflict(Refused):

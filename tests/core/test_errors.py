@@ -18,6 +18,8 @@ HIERARCHY = [
     ("SequenceRejected", "Refused", "sequence_rejected", 3, False),
     ("InvalidInput", "Refused", "invalid_input", 2, False),
     ("NotFound", "Refused", "not_found", 2, False),
+    ("Unauthorized", "Refused", "unauthorized", 2, False),
+    ("Forbidden", "Refused", "forbidden", 3, False),
     ("Conflict", "Refused", "conflict", 3, False),
     ("ProviderFailed", "AntiphonError", "provider_error", 4, False),
     ("OutcomeUnknown", "AntiphonError", "outcome_unknown", 5, False),

@@ -22,6 +22,7 @@ from antiphon.cli.output import show_crash, show_error
 from antiphon.errors import AntiphonError, InvalidInput, RunCanceled
 
 COMMANDS: Final = {
+    "serve": "Serve conversations over HTTP.",
     "chat": "Talk to a model in the terminal.",
     "demo": "Watch a run crash in mid-answer and come back, offline.",
     "lint": "Say whether a request may be sent, and if not, why.",

@@ -102,6 +102,18 @@ class Engine:
         for conversation in await recover(self.world):
             self.kick(conversation)
 
+    async def drain(self, grace_s: float) -> None:
+        """Begin no further run, and wait up to `grace_s` for those that are under way.
+
+        What is started from now on is durable, and waits for the next process.
+        """
+        self._closing = True
+        for worker in self._workers.values():
+            worker.leave()
+        tasks = [*self._tasks.values(), *self._strays]
+        if tasks:
+            await asyncio.wait(tasks, timeout=grace_s)
+
     async def close(self) -> None:
         """Stop working. What is in flight is recorded as UNKNOWN; the next start settles it."""
         self._closing = True

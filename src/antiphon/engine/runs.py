@@ -67,13 +67,18 @@ class Worker:
         self._strays = strays
         self._kick = kick
         self._controls: dict[RunId, Control] = {}
+        self._leaving = False
+
+    def leave(self) -> None:
+        """Begin no further run; the one under way goes on to its end."""
+        self._leaving = True
 
     async def work(self) -> None:
         """Drive runs until there is none that could go on now.
 
         A canceled run holds up nobody: what it still has under way goes on beside the next.
         """
-        while (found := await self._next()) is not None:
+        while not self._leaving and (found := await self._next()) is not None:
             run = found.run if isinstance(found, Entering) else found
             control = self._controls[run.id] = Control(self._world.clock)
             task = asyncio.create_task(self._drive(found, control), name=f"run {run.id}")

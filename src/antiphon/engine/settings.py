@@ -63,6 +63,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         max_queued: Runs that may wait in one conversation.
         max_model_calls: Calls to a model in one run.
         max_tool_calls: Tool calls in one run.
+        host: Where the server listens; wider than this machine only with a key.
+        port: The server's port; 0 for any that is free.
+        max_body_bytes: Largest body of a request to the server.
+        max_json_depth: Deepest nesting of such a body.
+        body_timeout_s: Longest time in which a client sends a request, head and body each.
+        write_timeout_s: Longest time for which a client reads nothing of its answer.
+        heartbeat_s: Pause after which an open stream that has nothing to tell says that it lives.
+        stream_s: After this time a stream of events is closed in good order, and the client comes
+            back with its cursor.
+        drain_s: How long a server that stops waits for what is in flight.
         models: The models of the file and of the environment.
     """
 
@@ -91,6 +101,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_queued: Count = 16
     max_model_calls: Annotated[int, Meta(ge=1)] = 16
     max_tool_calls: Count = 64
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 8000
+    max_body_bytes: Bytes = 32 * 1024 * 1024
+    max_json_depth: Annotated[int, Meta(ge=8, le=512)] = 128
+    body_timeout_s: Seconds = 30.0
+    write_timeout_s: Seconds = 30.0
+    heartbeat_s: Seconds = 15.0
+    stream_s: Seconds = 60.0
+    drain_s: Pause = 10.0
 
     models: Models = msgspec.field(default_factory=Models)
 

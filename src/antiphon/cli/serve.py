@@ -1,0 +1,87 @@
+"""`antiphon serve`: conversations over HTTP, and the one screen that says how to reach them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from antiphon import __version__
+from antiphon.cli.opening import place_of, settings_of
+from antiphon.cli.output import config_option, db_option, print_json
+from antiphon.cli.view.text import Ink
+from antiphon.engine.models import REHEARSAL
+from antiphon.engine.settings import Settings
+
+
+@click.command()
+@click.option("--host", metavar="NAME", help="Where to listen; 127.0.0.1.")
+@click.option("--port", type=int, metavar="NUMBER", help="Its port; 8000. 0 takes any free one.")
+@click.option("--json", "as_json", is_flag=True, help="Say where it listens as a line of JSON.")
+@db_option
+@config_option
+def command(
+    host: str | None, port: int | None, as_json: bool, db: str | None, config: str | None
+) -> None:
+    """Serve conversations over HTTP.
+
+    A run belongs to the server: a client that leaves does not cancel it. Ctrl-C, or SIGTERM,
+    stops in good order: what is in flight has some seconds to end.
+
+    Requests and faults are logged on standard error, one line of JSON each, without what was
+    said.
+    """
+    settings = settings_of(db, config, host=host, port=port)
+    asyncio.run(_serve(settings, as_json=as_json))
+
+
+async def _serve(settings: Settings, *, as_json: bool) -> None:
+    from antiphon.library import open as open_library
+    from antiphon.server import logs
+    from antiphon.server.app import build
+    from antiphon.server.serving import listen, serve, told_to_stop, url_of
+
+    logs.configure()
+    listener = listen(settings)
+    with listener, told_to_stop() as stop:
+        async with open_library(settings=settings) as app:
+            url = url_of(listener)
+
+            def started() -> None:
+                if as_json:
+                    print_json({"url": url, "db": place_of(settings)})
+                else:
+                    click.echo(screen(settings, url))
+
+            await serve(build(app.engine), listener, stop=stop, started=started)
+
+
+def screen(settings: Settings, url: str) -> str:
+    """Return the one screen that a start shows. What it says to try works as it stands."""
+    ink = Ink()
+    models = settings.models
+    default = models.default_name
+    rows = [
+        ("at", url),
+        ("data", str(Path(place_of(settings)).absolute())),
+        ("models", ", ".join(models.names())),
+        ("stop", "Ctrl-C"),
+    ]
+    lines = [f"{ink('Antiphon', 'bold')} {__version__}", ""]
+    lines += [f"  {ink(name.ljust(8), 'dim')}{value}" for name, value in rows]
+    if default == REHEARSAL:
+        lines += [
+            "",
+            "  No key: you are on the rehearsal model, a script that says so in every answer.",
+            "  With OPENAI_API_KEY, or a model in antiphon.toml, a real one answers.",
+        ]
+    return "\n".join([*lines, "", *_to_try(url, default), ""])
+
+
+def _to_try(url: str, model: str) -> list[str]:
+    return [
+        "  Try",
+        "",
+        f"curl -s {url}/antiphon/v1/conversations -H 'content-type: application/json' -d '{{}}'",
+    ]

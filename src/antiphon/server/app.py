@@ -1,0 +1,42 @@
+"""The application: every API's routes over one engine, inside the layers that all of them share."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+
+from antiphon.engine.engine import Engine
+from antiphon.server import health, resources
+from antiphon.server.edge import Edge
+from antiphon.server.faults import Faults, routing_fault
+from antiphon.server.limits import LOOPBACK, Limits
+from antiphon.server.principals import Principals
+from antiphon.server.sse import Streams
+
+
+def build(engine: Engine) -> Starlette:
+    """Return the application over a started engine; opening and closing it is the caller's.
+
+    `app.state.streams.close()` ends every open stream in good order.
+    """
+    settings = engine.world.settings
+    app = Starlette(
+        routes=[*health.routes, *resources.routes],
+        middleware=[
+            # The outermost first: what is refused by one is answered by those around it.
+            Middleware(Edge, new_id=engine.world.new_id),
+            Middleware(Faults),
+            Middleware(
+                Limits,
+                max_body_bytes=settings.max_body_bytes,
+                body_timeout_s=settings.body_timeout_s,
+                hosts=LOOPBACK | {settings.host},
+            ),
+            Middleware(Principals),
+        ],
+        exception_handlers={HTTPException: routing_fault},
+    )
+    app.state.engine = engine
+    app.state.streams = Streams()
+    return app

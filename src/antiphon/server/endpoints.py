@@ -1,0 +1,66 @@
+"""Routes that can describe themselves: what they take, what they answer, what right they need."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import msgspec
+from starlette.requests import HTTPConnection, Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from antiphon.server.principals import Right, principal_of
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+class Endpoint(Route):
+    """One method of one path. The OpenAPI document is made of these.
+
+    Attributes:
+        method: The HTTP method.
+        handler: What answers; its docstring describes the endpoint to users.
+        answer: The type of the answer's body; None where it has none.
+        body: The type of the request's body; None where it has none.
+        query: The type of its query.
+        status: The status of success.
+        media_type: The kind of the answer, where it is not JSON.
+        right: What a key must be allowed to do.
+    """
+
+    def __init__(
+        self,
+        method: str,
+        path: str,
+        handler: Handler,
+        *,
+        answer: Any = None,  # noqa: ANN401 - a type, or a union of types
+        body: Any = None,  # noqa: ANN401
+        query: type[msgspec.Struct] | None = None,
+        status: int = 200,
+        media_type: str = "application/json",
+        right: Right | None = None,
+    ) -> None:
+        super().__init__(path, handler, methods=[method])
+        self.method = method
+        self.handler = handler
+        self.answer = answer
+        self.body = body
+        self.query = query
+        self.status = status
+        self.media_type = media_type
+        self.right = right or (Right.READ if method == "GET" else Right.WRITE)
+
+    @property
+    def summary(self) -> str:
+        """What it does, in one sentence."""
+        return (inspect.getdoc(self.handler) or "").partition("\n")[0]
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, where whoever asks may do this."""
+        if scope["method"] in (self.methods or ()):
+            principal_of(HTTPConnection(scope)).require(self.right)
+        await super().handle(scope, receive, send)

@@ -1,0 +1,245 @@
+"""What goes wrong, as HTTP: a status for each of our errors, a body for each API.
+
+The OpenAI and Anthropic SDKs try again by themselves on 408, 409, 429 and 5xx. Where trying
+again cannot help, or may do a thing twice, the answer says `x-should-retry: false`.
+"""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from antiphon.errors import (
+    AntiphonError,
+    Conflict,
+    Forbidden,
+    InternalError,
+    InvalidInput,
+    NotDurable,
+    NotFound,
+    OutcomeUnknown,
+    ProviderFailed,
+    Refused,
+    RunCanceled,
+    SequenceRejected,
+    StoreLocked,
+    Unauthorized,
+)
+
+log = logging.getLogger("antiphon.server")
+
+STATUS_OF_CODE: Final = MappingProxyType(
+    {
+        "body_too_large": 413,
+        "body_timeout": 408,
+        "not_json": 415,
+        "host_not_allowed": 421,
+        "method_not_allowed": 405,
+        "queue_full": 429,
+        "content_missing": 410,
+        # The caller's mistake, not a race: the same request is wrong whoever comes first.
+        "missing_tool_result": 400,
+        "orphan_tool_result": 400,
+        "duplicate_tool_result": 400,
+    }
+)
+"""Codes whose status is not that of their class."""
+
+STATUS_OF_CLASS: Final[tuple[tuple[type[AntiphonError], int], ...]] = (
+    (Unauthorized, 401),
+    (Forbidden, 403),
+    (NotFound, 404),
+    (Conflict, 409),
+    (Refused, 400),
+    (OutcomeUnknown, 424),
+    (RunCanceled, 409),
+    (ProviderFailed, 502),
+    (StoreLocked, 503),
+    (NotDurable, 503),
+)
+
+OPENAI: Final = "/v1/"
+
+
+def status_of(error: AntiphonError) -> int:
+    """Return the HTTP status of an error."""
+    known = STATUS_OF_CODE.get(error.code)
+    if known is not None:
+        return known
+    return next((status for kind, status in STATUS_OF_CLASS if isinstance(error, kind)), 500)
+
+
+def headers_of(error: AntiphonError) -> dict[str, str]:
+    """Return the headers that tell an SDK, or a browser, what to do about an error."""
+    status = status_of(error)
+    if status == HTTPStatus.UNAUTHORIZED:
+        return {"www-authenticate": "Bearer"}
+    if status == HTTPStatus.TOO_MANY_REQUESTS:
+        return {"retry-after": "1"}
+    if isinstance(error, Conflict | OutcomeUnknown | RunCanceled):
+        return {"x-should-retry": "false"}
+    return {}
+
+
+class OpenAIError(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong, in the words of OpenAI's API."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Every error under `/v1/`."""
+
+    error: OpenAIError
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """One rule that a history breaks, and where."""
+
+    code: str
+    at: str | None
+    message: str
+
+
+class Error(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is wrong. `retryable`: whether the same request may succeed later, unchanged."""
+
+    code: str
+    message: str
+    at: str | None
+    retryable: bool
+    request_id: str
+    findings: tuple[Finding, ...] = ()
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Every error under `/antiphon/v1/`."""
+
+    error: Error
+
+
+def openai_error(error: AntiphonError) -> OpenAIError:
+    """Return the error in OpenAI's words; also for an error event inside a stream."""
+    status = status_of(error)
+    match status:
+        case 401:
+            kind = "authentication_error"
+        case 403:
+            kind = "permission_error"
+        case 429:
+            kind = "rate_limit_error"
+        case status if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            kind = "server_error"
+        case _:
+            kind = "invalid_request_error"
+    return OpenAIError(message=error.message, type=kind, param=error.at, code=error.code)
+
+
+def error_body(error: AntiphonError, path: str, request_id: str) -> OpenAIErrorBody | ErrorBody:
+    """Return the body of an error, in the shape of the API that was asked."""
+    if path.startswith(OPENAI):
+        return OpenAIErrorBody(error=openai_error(error))
+    findings = error.findings if isinstance(error, SequenceRejected) else ()
+    return ErrorBody(
+        error=Error(
+            code=error.code,
+            message=error.message,
+            at=error.at,
+            retryable=error.retryable,
+            request_id=request_id,
+            findings=tuple(Finding(code=f.code, at=f.at, message=f.message) for f in findings),
+        )
+    )
+
+
+def fault(scope: Scope, error: AntiphonError, headers: dict[str, str] | None = None) -> Response:
+    """Return the whole answer for an error."""
+    body = error_body(error, scope["path"], scope.get("state", {}).get("request_id", ""))
+    return Response(
+        msgspec.json.encode(body),
+        status_code=status_of(error),
+        media_type="application/json",
+        headers={**headers_of(error), **(headers or {})},
+    )
+
+
+async def routing_fault(request: Request, error: Exception) -> Response:
+    """Answer for what the router says: no such path, or not by this method."""
+    assert isinstance(error, HTTPException)
+    told: AntiphonError
+    if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        told = InvalidInput(
+            f"{request.url.path} does not take {request.method}.", code="method_not_allowed"
+        )
+    elif error.status_code == HTTPStatus.NOT_FOUND:
+        told = NotFound("There is nothing at this path.", code="not_found", at=request.url.path)
+    else:
+        told = InvalidInput(error.detail, code="bad_request")
+    return fault(request.scope, told, dict(error.headers or {}))
+
+
+class Faults:
+    """Turns whatever is raised further in into an answer, and never tells more than it should."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer within, or for what is raised there."""
+        started = False
+
+        async def noting(message: Message) -> None:
+            nonlocal started
+            started = started or message["type"] == "http.response.start"
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        except AntiphonError as error:
+            if isinstance(error, InternalError):
+                _note(error, scope)
+            if started:
+                raise Broken from None
+            await fault(scope, error)(scope, receive, send)
+        except Exception as error:  # noqa: BLE001 - the outermost frame: a bug is a 500 and a line in the log
+            if not isinstance(error, Broken):
+                _note(error, scope)
+            if started:
+                raise Broken from None
+            told = InternalError("A fault of ours; the log has it under this request's id.")
+            await fault(scope, told)(scope, receive, send)
+
+
+class Broken(Exception):
+    """The answer had begun and cannot be ended in good order: the connection is cut instead."""
+
+
+def _note(error: Exception, scope: Scope) -> None:
+    """Log where a bug is. Messages of exceptions may hold what users said, so none is logged."""
+    frames: list[str] = []
+    at: Any = error.__traceback__
+    while at is not None:
+        code = at.tb_frame.f_code
+        frames.append(f"{code.co_filename}:{at.tb_lineno} {code.co_name}")
+        at = at.tb_next
+    log.error(
+        "fault",
+        extra={
+            "fields": {
+                "request_id": scope.get("state", {}).get("request_id"),
+                "error": type(error).__name__,
+                "frames": frames[-8:],
+            }
+        },
+    )

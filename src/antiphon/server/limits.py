@@ -1,0 +1,122 @@
+"""What a request may be before anybody reads it: from where, of which kind, how large, how slow.
+
+A browser on this machine may be told by any page to talk to a loopback server. Where no key
+protects it, the name in `Host` and the page in `Origin` have to be this machine's own, and a
+body has to be declared JSON, which a page of somebody else cannot do without asking first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from antiphon.errors import Forbidden, InvalidInput
+
+LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Limits:
+    """Refuses what may not come in, and reads the rest within its limits."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        max_body_bytes: int,
+        body_timeout_s: float,
+        hosts: frozenset[str] | None,
+    ) -> None:
+        """Make the layer.
+
+        Args:
+            app: What is further in.
+            max_body_bytes: Largest body.
+            body_timeout_s: Longest time from the first look at the body to its end.
+            hosts: Names by which this server may be called; None for any.
+        """
+        self._app = app
+        self._max_body_bytes = max_body_bytes
+        self._body_timeout_s = body_timeout_s
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer within, where the request may come in."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        self._check_names(headers)
+        self._check_body(headers)
+        await self._app(scope, self._within(receive), send)
+
+    def _check_names(self, headers: Headers) -> None:
+        if self._hosts is None:
+            return
+        host = headers.get("host", "")
+        if _name(f"//{host}") not in self._hosts:
+            raise InvalidInput(
+                "This server answers only to the names of its own machine.",
+                code="host_not_allowed",
+                at=host[:80],
+            )
+        origin = headers.get("origin")
+        if origin is not None and _name(origin) not in self._hosts:
+            raise Forbidden(
+                "A page of another origin may not talk to a server without a key.",
+                code="origin_not_allowed",
+                at=origin[:80],
+            )
+
+    def _check_body(self, headers: Headers) -> None:
+        length = headers.get("content-length", "0")
+        if length == "0" and "transfer-encoding" not in headers:
+            return
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "application/json":
+            raise InvalidInput(
+                "A body has to come with content-type: application/json.",
+                code="not_json",
+                at=kind[:80] or None,
+            )
+        if length.isdigit() and int(length) > self._max_body_bytes:
+            raise self._too_large()
+
+    def _within(self, receive: Receive) -> Receive:
+        loop = asyncio.get_running_loop()
+        read, ends_at, whole = 0, 0.0, False
+
+        async def limited() -> Message:
+            nonlocal read, ends_at, whole
+            if whole:
+                return await receive()
+            ends_at = ends_at or loop.time() + self._body_timeout_s
+            try:
+                async with asyncio.timeout_at(ends_at):
+                    message = await receive()
+            except TimeoutError:
+                raise InvalidInput(
+                    "The body did not come within its time.", code="body_timeout", retryable=True
+                ) from None
+            read += len(message.get("body", b""))
+            whole = not message.get("more_body", False)
+            if read > self._max_body_bytes:
+                raise self._too_large()
+            return message
+
+        return limited
+
+    def _too_large(self) -> InvalidInput:
+        return InvalidInput(
+            f"The body is larger than {self._max_body_bytes} bytes.", code="body_too_large"
+        )
+
+
+def _name(address: str) -> str | None:
+    try:
+        return urlsplit(address).hostname
+    except ValueError:
+        return None

@@ -1,0 +1,70 @@
+"""The HTTP protocol of one connection, with the patience that a public socket needs."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+LINGER_S: Final = 5.0
+"""How long a connection that is being closed may take what was written to it."""
+
+
+class Connection(H11Protocol):
+    """Hangs up on who sends no request, and on who never reads the end of an answer."""
+
+    head_timeout_s = 30.0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for the head of a request."""
+        super().connection_made(_Closing(transport, self.loop))  # type: ignore[arg-type]
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._await_head()
+
+    def _await_head(self) -> None:
+        self._head_timer = self.loop.call_later(self.head_timeout_s, self._no_head)
+
+    def _no_head(self) -> None:
+        self._head_timer = None
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is None or cycle.response_complete:
+            self.transport.abort()
+
+    def handle_events(self) -> None:
+        """Take what has come; a whole head ends the wait for one."""
+        before = self.cycle
+        super().handle_events()
+        if self.cycle is not before and self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; those of a further request are given their time as well."""
+        cycle: RequestResponseCycle | None = self.cycle
+        idle = cycle is not None and cycle.response_complete
+        if idle and self._head_timer is None:
+            self._await_head()
+        super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+        super().connection_lost(exc)
+
+
+class _Closing:
+    """A transport whose `close` does not wait for ever for a reader that reads nothing."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+
+    def close(self) -> None:
+        self._transport.close()
+        if self._transport.get_write_buffer_size():
+            self._loop.call_later(LINGER_S, self._transport.abort)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever a transport has
+        return getattr(self._transport, name)

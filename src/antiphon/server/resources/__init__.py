@@ -1,0 +1,15 @@
+"""Our own resources, under `/antiphon/v1/`: trees, runs, exact requests, events with two cursors."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from antiphon.server.endpoints import Endpoint
+from antiphon.server.resources import conversations, events, messages, runs
+
+routes: Final[list[Endpoint]] = [
+    *conversations.routes,
+    *events.routes,
+    *messages.routes,
+    *runs.routes,
+]

@@ -1,0 +1,162 @@
+"""Conversations: the list, one of them, its tree, its head, its sessions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response
+
+from antiphon.core.blocks import Message
+from antiphon.core.ids import ConversationId, MessageId
+from antiphon.core.records import Conversation, Run, Session
+from antiphon.core.tree import siblings
+from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
+from antiphon.server.endpoints import Endpoint
+from antiphon.server.principals import principal_of
+from antiphon.server.scope import view_of
+
+PATH: Final = "/antiphon/v1/conversations"
+
+
+class NewConversation(Body, frozen=True, kw_only=True):
+    """A conversation to be."""
+
+    title: Annotated[str, Meta(max_length=500)] | None = None
+    metadata: Annotated[dict[str, str], Meta(max_length=16)] | None = None
+
+
+class Changes(Body, frozen=True, kw_only=True):
+    """What is to be changed; what is left out stays."""
+
+    title: Annotated[str, Meta(max_length=500)] | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class NewHead(Body, frozen=True, kw_only=True):
+    """The message in which the active line is to end; null for the root."""
+
+    head: MessageId | None
+
+
+class Listing(Query, frozen=True, kw_only=True):
+    """Which conversations."""
+
+    cursor: ConversationId | None = None
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Conversations, last changed first; `cursor` asks for the next page, if there is one."""
+
+    data: list[Conversation]
+    cursor: ConversationId | None
+
+
+class Tree(msgspec.Struct, frozen=True, kw_only=True):
+    """Every message there is, in the order in which they came, and every run."""
+
+    conversation: Conversation
+    messages: list[Message]
+    runs: list[Run]
+
+
+class OfMessage(Query, frozen=True, kw_only=True):
+    """Of which message."""
+
+    message: MessageId
+
+
+class Siblings(msgspec.Struct, frozen=True, kw_only=True):
+    """The alternatives to a message, itself included, in their order."""
+
+    message: MessageId
+    siblings: tuple[MessageId, ...]
+
+
+class Sessions(msgspec.Struct, frozen=True, kw_only=True):
+    """The sessions of a conversation, in their order."""
+
+    data: list[Session]
+
+
+async def _create(request: Request) -> Response:
+    """Create a conversation."""
+    new = await decoded(request, NewConversation)
+    row = await engine_of(request).create_conversation(
+        title=new.title, metadata=new.metadata, tenant=principal_of(request).tenant
+    )
+    return answer(row, 201, {"location": f"{PATH}/{row.id}"})
+
+
+async def _list(request: Request) -> Response:
+    """List conversations, last changed first."""
+    query = queried(request, Listing)
+    view = view_of(request)
+    rows = await view.conversations(limit=query.limit + 1, before=query.cursor)
+    page = rows[: query.limit]
+    return answer(Page(data=page, cursor=page[-1].id if len(rows) > len(page) else None))
+
+
+async def _get(request: Request) -> Response:
+    """Return a conversation as it stands."""
+    return answer(await view_of(request).conversation(request.path_params["conversation"]))
+
+
+async def _change(request: Request) -> Response:
+    """Change its title."""
+    row = await view_of(request).conversation(request.path_params["conversation"])
+    changes = await decoded(request, Changes)
+    if changes.title is not msgspec.UNSET:
+        row = await engine_of(request).set_title(row.id, changes.title)
+    return answer(row)
+
+
+async def _tree(request: Request) -> Response:
+    """Return its whole tree, canceled and failed messages included, and its runs."""
+    row = await view_of(request).conversation(request.path_params["conversation"])
+    store = engine_of(request).world.store
+    return answer(
+        Tree(
+            conversation=row,
+            messages=await store.tree(row.id),
+            runs=await store.runs(row.id),
+        )
+    )
+
+
+async def _siblings(request: Request) -> Response:
+    """Return the alternatives to one message."""
+    query = queried(request, OfMessage)
+    message = await view_of(request).message(request.path_params["conversation"], query.message)
+    store = engine_of(request).world.store
+    children = await store.children(message.conversation, message.parent)
+    return answer(Siblings(message=message.id, siblings=siblings(message, children)))
+
+
+async def _head(request: Request) -> Response:
+    """Look at another line: the next message goes there unless it says otherwise."""
+    row = await view_of(request).conversation(request.path_params["conversation"])
+    head = await decoded(request, NewHead)
+    return answer(await engine_of(request).move_head(row.id, head.head))
+
+
+async def _sessions(request: Request) -> Response:
+    """Return its sessions."""
+    row = await view_of(request).conversation(request.path_params["conversation"])
+    return answer(Sessions(data=await engine_of(request).world.store.sessions(row.id)))
+
+
+ONE: Final = PATH + "/{conversation}"
+
+routes: Final = [
+    Endpoint("POST", PATH, _create, body=NewConversation, answer=Conversation, status=201),
+    Endpoint("GET", PATH, _list, query=Listing, answer=Page),
+    Endpoint("GET", ONE, _get, answer=Conversation),
+    Endpoint("PATCH", ONE, _change, body=Changes, answer=Conversation),
+    Endpoint("GET", ONE + "/tree", _tree, answer=Tree),
+    Endpoint("GET", ONE + "/siblings", _siblings, query=OfMessage, answer=Siblings),
+    Endpoint("PUT", ONE + "/head", _head, body=NewHead, answer=Conversation),
+    Endpoint("GET", ONE + "/sessions", _sessions, answer=Sessions),
+]

@@ -1,0 +1,169 @@
+"""Streams of server-sent events: for readers that stall, that leave, and that stay too long.
+
+A stream holds one frame. The next one is asked for when the last has been handed to the
+socket, so a slow reader costs no memory; where it reads nothing for too long the connection is
+cut. While there is nothing to tell, a comment says that the server lives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from enum import StrEnum
+from typing import Final
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from antiphon.engine.settings import Settings
+from antiphon.server.faults import Broken
+
+COMMENT: Final = b": \n\n"
+
+
+def frame(data: bytes, *, event: str | None = None, number: int | None = None) -> bytes:
+    r"""Return one event. `data` is one line, as JSON is.
+
+    Example:
+        >>> frame(b"{}", event="caught_up", number=3)
+        b'id: 3\nevent: caught_up\ndata: {}\n\n'
+    """
+    head = b"" if number is None else b"id: %d\n" % number
+    if event is not None:
+        head += b"event: %s\n" % event.encode()
+    return head + b"data: " + data + b"\n\n"
+
+
+class Ending(StrEnum):
+    """Why the server ends a stream in good order."""
+
+    RECYCLED = "recycled"
+    SHUTDOWN = "shutdown"
+
+
+class Streams:
+    """The open streams of a server, so that they can be closed in good order."""
+
+    def __init__(self) -> None:
+        self.open: set[EventStream] = set()
+        self.closing = False
+
+    def close(self) -> None:
+        """Let every stream say farewell, and every later one at once."""
+        self.closing = True
+        for stream in list(self.open):
+            stream.end(Ending.SHUTDOWN)
+
+
+class EventStream(Response):
+    """An answer that goes on while `frames` does.
+
+    With a `farewell` the stream ends in good order after `stream_s`, or when the server stops:
+    it is given the reason and returns the last frame. Without one it has its own end, and a
+    server that stops before cuts it.
+    """
+
+    def __init__(
+        self,
+        frames: AsyncGenerator[bytes, None],
+        streams: Streams,
+        settings: Settings,
+        *,
+        farewell: Callable[[Ending], bytes] | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(
+            media_type="text/event-stream",
+            headers={"cache-control": "no-store", "x-accel-buffering": "no", **(headers or {})},
+        )
+        del self.headers["content-length"]
+        self._frames = frames
+        self._streams = streams
+        self._settings = settings
+        self._farewell = farewell
+        self._reason = Ending.RECYCLED
+        self._ends_at: float | None = None
+        self._waiting: asyncio.Timeout | None = None
+        self._beats = True
+        self._over = False
+
+    def end(self, reason: Ending) -> None:
+        """End after the frame that is under way."""
+        self._reason = reason
+        self._ends_at = 0.0
+        if self._waiting is not None:
+            self._waiting.reschedule(0.0)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the frames, until they end or the client leaves."""
+        loop = asyncio.get_running_loop()
+        if self._farewell is not None:
+            self._ends_at = loop.time() + self._settings.stream_s
+        if self._streams.closing:
+            self.end(Ending.SHUTDOWN)
+        self._streams.open.add(self)
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            await send(
+                {
+                    "type": "http.response.start",
+                    "status": self.status_code,
+                    "headers": self.raw_headers,
+                }
+            )
+            work = (self._write(send), self._beat(send), _left(receive))
+            tasks.extend(asyncio.create_task(part) for part in work)
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            self._streams.open.discard(self)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._frames.aclose()
+
+    async def _write(self, send: Send) -> None:
+        while (data := await self._next()) is not None:
+            await self._put(send, data)
+        await self._put(send, b"", more=False)
+
+    async def _next(self) -> bytes | None:
+        """Return the next frame, the farewell when it is time, or None after the last."""
+        if self._over:
+            return None
+        try:
+            async with asyncio.timeout_at(self._ends_at) as self._waiting:
+                return await anext(self._frames)
+        except StopAsyncIteration:
+            return None
+        except TimeoutError:
+            if self._waiting is None or not self._waiting.expired():
+                raise
+        finally:
+            self._waiting = None
+        if self._farewell is None:
+            raise Broken
+        self._over = True
+        return self._farewell(self._reason)
+
+    async def _put(self, send: Send, data: bytes, *, more: bool = True) -> None:
+        self._beats = False
+        try:
+            async with asyncio.timeout(self._settings.write_timeout_s):
+                await send({"type": "http.response.body", "body": data, "more_body": more})
+        except TimeoutError:
+            raise Broken from None
+
+    async def _beat(self, send: Send) -> None:
+        while True:
+            self._beats = True
+            await asyncio.sleep(self._settings.heartbeat_s)
+            if self._beats:  # nothing was written since the last one
+                await self._put(send, COMMENT)
+
+
+async def _left(receive: Receive) -> None:
+    """Return when the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

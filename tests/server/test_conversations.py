@@ -1,0 +1,88 @@
+"""Conversations over HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.server.stage import ROOT, served
+from tests.support.provider import ScriptedProvider, says
+
+
+async def test_a_conversation_is_made_found_named_and_listed(tmp_path: Path) -> None:
+    async with served(tmp_path / "a.db") as server:
+        made = await server.client.post(
+            f"{ROOT}/conversations", {"title": "Ships", "metadata": {"team": "blue"}}
+        )
+        assert made.status == 201
+        row = made.json
+        assert made.headers["location"] == f"{ROOT}/conversations/{row['id']}"
+        assert (row["title"], row["metadata"], row["revision"]) == ("Ships", {"team": "blue"}, 0)
+        found = await server.client.get(f"{ROOT}/conversations/{row['id']}")
+        assert found.json == row
+        named = await server.client.ask(
+            "PATCH", f"{ROOT}/conversations/{row['id']}", {"title": "Boats"}
+        )
+        assert named.json["title"] == "Boats"
+        listed = await server.client.get(f"{ROOT}/conversations")
+        assert [one["title"] for one in listed.json["data"]] == ["Boats"]
+        assert listed.json["cursor"] is None
+
+
+async def test_a_long_list_comes_in_pages(tmp_path: Path) -> None:
+    async with served(tmp_path / "a.db") as server:
+        made = [await server.conversation() for _ in range(5)]
+        seen: list[str] = []
+        cursor = ""
+        while True:
+            page = (await server.client.get(f"{ROOT}/conversations?limit=2{cursor}")).json
+            seen += [one["id"] for one in page["data"]]
+            if page["cursor"] is None:
+                break
+            cursor = f"&cursor={page['cursor']}"
+        assert sorted(seen) == sorted(made)
+        assert len(seen) == len(set(seen))
+
+
+async def test_the_tree_holds_what_was_said_and_the_head_goes_where_it_is_put(
+    tmp_path: Path,
+) -> None:
+    provider = ScriptedProvider(says("Fine."), says("Well."))
+    async with served(tmp_path / "a.db", provider) as server:
+        name = await server.conversation()
+        run = await server.send(name, "How are you?", id="mine")
+        await server.idle(name)
+        tree = (await server.client.get(f"{ROOT}/conversations/{name}/tree")).json
+        asked, answered = tree["messages"]
+        assert (asked["id"], asked["role"], answered["parent"]) == ("mine", "user", "mine")
+        assert answered["blocks"] == [{"kind": "text", "text": "Fine."}]
+        assert tree["conversation"]["head"] == answered["id"]
+        assert [one["id"] for one in tree["runs"]] == [run["id"]]
+
+        moved = await server.client.ask(
+            "PUT", f"{ROOT}/conversations/{name}/head", {"head": "mine"}
+        )
+        assert moved.json["head"] == "mine"
+        beside = await server.client.get(
+            f"{ROOT}/conversations/{name}/siblings?message={answered['id']}"
+        )
+        assert beside.json["siblings"] == [answered["id"]]
+        sessions = (await server.client.get(f"{ROOT}/conversations/{name}/sessions")).json
+        assert [(s["id"], s["active"]) for s in sessions["data"]] == [
+            (tree["conversation"]["session"], True)
+        ]
+
+
+async def test_the_same_message_again_is_the_same_run(tmp_path: Path) -> None:
+    provider = ScriptedProvider(says("Once."))
+    async with served(tmp_path / "a.db", provider) as server:
+        name = await server.conversation()
+        first = await server.send(name, "Hello", id="mine")
+        again = await server.send(name, "Hello", id="mine")
+        assert again["id"] == first["id"]
+        await server.idle(name)
+        other = await server.client.post(
+            f"{ROOT}/conversations/{name}/messages", {"content": "Bye", "id": "mine"}
+        )
+        assert (other.status, other.json["error"]["code"]) == (409, "message_id_conflict")
+        assert other.headers["x-should-retry"] == "false"
+    assert len(provider.requests) == 1
