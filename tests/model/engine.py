@@ -65,6 +65,7 @@ def runs(judge: Judge, world: World) -> Moves:
             yield from _place(judge, world, place)
         elif run.status == "pending":
             yield from _claim(judge, world, place, run)
+            yield from _end_late(judge, world, place, run)
             if drives(world, run) and run.cancel != "moving":
                 yield from _prepare(judge, world, place, run)
 
@@ -124,7 +125,25 @@ def _claim(judge: Judge, world: World, place: int, run: Run) -> Moves:
     for number, node in enumerate(world.nodes):
         if current(node):
             claimed = run._replace(owner=number, epoch=node.mine)
+            if judge.setting.slow_owners:
+                claimed = claimed._replace(former=(run.owner, run.epoch))
             yield Move(("claim", place, number), with_run(world, place, claimed))
+
+
+def _end_late(judge: Judge, world: World, place: int, run: Run) -> Moves:
+    """An owner that another has followed ends the run all the same: it has not noticed."""
+    former, epoch = run.former
+    if former != NOBODY and _may_end(judge, world, run, former, epoch):
+        breach = invariants.at_end(run, former, epoch)
+        yield Move(("end late", place, former), ended(world, place, "error"), breach, help=False)
+
+
+def _may_end(judge: Judge, world: World, run: Run, node: int, epoch: int) -> bool:
+    """Whether the store lets a process end the run, as long as it is that process still."""
+    if world.nodes[node].mine != epoch:
+        return False
+    is_owner = world.nodes[node].epoch == epoch and (run.owner, run.epoch) == (node, epoch)
+    return is_owner or not judge.rules.end_is_fenced
 
 
 def _prepare(judge: Judge, world: World, place: int, run: Run) -> Moves:
@@ -132,7 +151,8 @@ def _prepare(judge: Judge, world: World, place: int, run: Run) -> Moves:
     if mine and mine[-1].state not in FINAL:
         return
     if mine and mine[-1].state is State.CLOSED:
-        yield Move(("end", place), ended(world, place, "error"))
+        if _may_end(judge, world, run, run.owner, run.epoch):
+            yield Move(("end", place), ended(world, place, "error"))
         closed = sum(op.state is State.CLOSED for op in mine)
         if closed >= judge.setting.operations and mine[-1].failed_by != "conflict":
             return
@@ -140,7 +160,7 @@ def _prepare(judge: Judge, world: World, place: int, run: Run) -> Moves:
         return
     legal = invariants.illegal_line(world, run.leaf, place) is None
     if judge.may_prepare(world, place, legal=legal) is None:
-        if not legal:
+        if not legal and _may_end(judge, world, run, run.owner, run.epoch):
             breach = Breach("2", "no legal next message")
             yield Move(("refuse", place), ended(world, place, "error"), breach)
         return
@@ -164,7 +184,11 @@ def ended(world: World, place: int, status: str) -> World:
     )
     return world._replace(
         messages=messages,
-        runs=put(world.runs, place, run._replace(status=status, owner=NOBODY, epoch=0)),
+        runs=put(
+            world.runs,
+            place,
+            run._replace(status=status, owner=NOBODY, epoch=0, former=(NOBODY, 0)),
+        ),
         slot=NOBODY if world.slot == place else world.slot,
     )
 

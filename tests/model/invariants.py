@@ -13,7 +13,7 @@ from tests.model.world import NOBODY, Breach, Sender, line
 
 if TYPE_CHECKING:
     from antiphon.core.dispatch import Row
-    from tests.model.world import Call, Operation, Setting, World
+    from tests.model.world import Call, Operation, Run, Setting, World
 
 ENDED = frozenset({State.FAILED, State.PREPARED, State.CLOSED})
 
@@ -87,6 +87,13 @@ def at_accept(world: World, operation: int) -> Breach | None:
         return Breach("13", "attempt opened after the cancel")
     if op.base_revision != world.revision:
         return Breach("stale", "stale manifest accepted")
+    return None
+
+
+def at_end(run: Run, node: int, epoch: int) -> Breach | None:
+    """A run is ended by a node that works on it: from the run before it."""
+    if (run.owner, run.epoch) != (node, epoch):
+        return Breach("owner", "a run ended by one that another has followed")
     return None
 
 

@@ -258,6 +258,13 @@ MUTANTS: Final = (
         table=both(without(C.FIRST_SENDING, rows={8}), removed(12)),
     ),
     Mutant(
+        name="run ended without owner and epoch",
+        scenario="a slow owner",
+        caught_by="owner",
+        what="a run ended by one that another has followed",
+        rules={"end_is_fenced": False},
+    ),
+    Mutant(
         name="proof of an earlier generation's end",
         scenario="three generations",
         caught_by="7",

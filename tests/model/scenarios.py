@@ -48,6 +48,12 @@ SCENARIOS: Final[dict[str, Setting]] = {
         weather=frozenset({"cut", "refuse"}),
         budget=Budget(expiries=2),
     ),
+    "a slow owner": Setting(
+        attempts=1,
+        weather=frozenset({"refuse"}),
+        budget=Budget(crashes=1, expiries=1),
+        slow_owners=True,
+    ),
     "cancel": Setting(
         runs=(Spec(), Spec()),
         attempts=1,

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SHORT = (
     "accept from UNKNOWN",
     "commit without cancel_generation and active_operation",
+    "run ended without owner and epoch",
     "tool result without state, owner, attempt",
     "key row in a second transaction",
 )

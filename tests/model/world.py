@@ -42,6 +42,7 @@ class Run(NamedTuple):
     session: int = 0
     committed: int = 0
     cancel: str = "no"
+    former: tuple[int, int] = (NOBODY, 0)  # owner and epoch before this one, in a slow setting
 
     @property
     def open(self) -> bool:
@@ -185,6 +186,7 @@ class Rules:
     slot: bool = True
     claims: bool = True
     accept_before_sending: bool = True
+    end_is_fenced: bool = True
     retry_opens_generation: bool = True
     sender_checks_deadline: bool = True
     deadlines: bool = True
@@ -218,7 +220,8 @@ class Setting:
     """One scenario: who asks what of which provider, and what may go wrong.
 
     `profile` holds what the provider offers: handle, key, connection. `weather` holds what it
-    may do to us: refuse, cut, spoil (an answer that may not be committed), unreachable.
+    may do to us: refuse, cut, spoil (an answer that may not be committed), unreachable. Where
+    owners are slow, one that has decided to end its run may say so after another took it.
     """
 
     runs: tuple[Spec, ...] = (Spec(),)
@@ -228,6 +231,7 @@ class Setting:
     operations: int = 1
     budget: Budget = NO_BUDGET
     cancel_in_two: bool = False
+    slow_owners: bool = False
     rules: Rules = RULES
 
 

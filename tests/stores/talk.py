@@ -32,6 +32,7 @@ from antiphon.core.commands import (
     StartKey,
     StartRun,
     Then,
+    WaitRun,
     Written,
 )
 from antiphon.core.deltas import Usage
@@ -326,6 +327,9 @@ class Talk:
             fence=None if outside else self.fence,
             attempt=0 if outside else attempt,
         )
+
+    def wait(self, run: str, end_code: str | None = None) -> WaitRun:
+        return WaitRun(**self.head(), run=RunId(run), fence=self.fence, end_code=end_code)
 
     def place_results(self, run: str, name: str) -> PlaceResults:
         return PlaceResults(

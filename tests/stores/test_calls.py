@@ -17,7 +17,6 @@ from antiphon.core.commands import (
     NewCall,
     StartCall,
     Then,
-    WaitRun,
 )
 from antiphon.core.dispatch import Denied
 from antiphon.core.ids import CallId, MessageId, NodeId, RunId
@@ -288,7 +287,7 @@ async def test_results_are_placed_once(talk: Talk) -> None:
 
 async def test_a_waiting_run_goes_on_with_its_results_once_the_slot_is_free(talk: Talk) -> None:
     await asked(talk)
-    await talk.do(WaitRun(**talk.head(), run=RunId("run_1"), end_code="approval"))
+    await talk.do(talk.wait("run_1", end_code="approval"))
     await talk.do(talk.finish_call("run_1", "call_1", outside=True))
     await talk.placed("run_2", "m2")
     assert await talk.denied(talk.place_results("run_1", "r1")) == "slot"

@@ -555,7 +555,15 @@ async def test_a_failed_attempt_is_closed_and_another_operation_may_follow(talk:
 async def test_the_end_of_a_run_closes_the_attempt_it_failed_at(talk: Talk) -> None:
     await talk.accepted()
     await talk.do(refuse(talk))
-    await talk.do(EndRun(**talk.head(), run=RunId("run_1"), status=RunStatus.ERROR, error_code="x"))
+    await talk.do(
+        EndRun(
+            **talk.head(),
+            run=RunId("run_1"),
+            status=RunStatus.ERROR,
+            fence=talk.fence,
+            error_code="x",
+        )
+    )
     assert (await talk.attempt("op_1")).state is State.CLOSED
 
 

@@ -62,7 +62,9 @@ async def test_a_turn_with_a_tool_tells_a_reader_everything_it_needs(talk: Talk)
     await talk.do(talk.start_call("run_1", "call_1"))
     await talk.do(talk.finish_call("run_1", "call_1"))
     await talk.do(talk.place_results("run_1", "r1"))
-    await talk.do(EndRun(**talk.head(), run=RUN, status=RunStatus.SUCCESS, end_code="limit"))
+    await talk.do(
+        EndRun(**talk.head(), run=RUN, status=RunStatus.SUCCESS, fence=talk.fence, end_code="limit")
+    )
     call, name = CallId("call_1"), "weather"
     assert await told(talk) == [
         RunChanged(run=RUN, status=RunStatus.QUEUED),

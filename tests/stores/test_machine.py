@@ -236,7 +236,13 @@ class Walk(RuleBasedStateMachine):
     def give_up(self, number: int) -> None:
         for run in self.runs(RunStatus.PENDING, RunStatus.UNKNOWN)[:1]:
             self.do(
-                EndRun(**self.talk.head(), run=run.id, status=RunStatus.ERROR, error_code="planned")
+                EndRun(
+                    **self.talk.head(),
+                    run=run.id,
+                    status=RunStatus.ERROR,
+                    fence=self.talk.fence,
+                    error_code="planned",
+                )
             )
 
     # The world.

@@ -130,7 +130,11 @@ async def test_memory_and_file_agree_about_a_run_that_failed(tmp_path: Path) -> 
     async with two_views(tmp_path) as (talk, witness):
         await talk.placed("run_1", "m1")
         failed = EndRun(
-            **talk.head(), run=RunId("run_1"), status=RunStatus.ERROR, error_code="refused"
+            **talk.head(),
+            run=RunId("run_1"),
+            status=RunStatus.ERROR,
+            fence=talk.fence,
+            error_code="refused",
         )
         await talk.do(failed)
         await agree(talk, witness)

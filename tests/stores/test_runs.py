@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from antiphon.core.blocks import Role, Status, Text
@@ -51,6 +53,7 @@ def cancel(talk: Talk, run: str = "run_1", reason: str = "user", **more: object)
 def end(
     talk: Talk, run: str = "run_1", status: RunStatus = RunStatus.ERROR, **more: object
 ) -> EndRun:
+    more = {"fence": talk.fence, **more}
     return EndRun(**talk.head(), run=RunId(run), status=status, **more)  # type: ignore[arg-type]
 
 
@@ -264,9 +267,67 @@ async def test_a_stale_node_claims_nothing_and_an_ended_run_is_not_claimed(talk:
     current = await talk.store.join(stale.node, None, START_MS)
     claim = ClaimRun(**talk.head(), run=RunId("run_1"), fence=stale)
     assert await talk.denied(claim) == "caller_current"
-    await talk.do(end(talk))
+    await talk.do(end(talk, fence=current))
     claim = ClaimRun(**talk.head(), run=RunId("run_1"), fence=current)
     assert await talk.denied(claim) == "run_open"
+
+
+async def handed_over(talk: Talk) -> Fence:
+    """Let another process take the run from this one, which has not noticed; return it."""
+    await talk.store.join(talk.fence.node, None, START_MS)
+    other = await talk.store.join(NodeId("node_b"), None, START_MS)
+    await talk.do(ClaimRun(**talk.head(), run=RunId("run_1"), fence=other))
+    return other
+
+
+async def test_a_run_is_not_ended_by_an_owner_that_another_has_followed(talk: Talk) -> None:
+    await talk.placed()
+    other = await handed_over(talk)
+    before = await talk.run("run_1"), await talk.row()
+    assert await talk.denied(end(talk, error_code="over_window")) == "caller_current"
+    # Nor by a process that lives, and has nothing to do with it.
+    third = await talk.store.join(NodeId("node_c"), None, START_MS)
+    assert await talk.denied(end(talk, fence=third)) == "owner_or_gone"
+    assert before == (await talk.run("run_1"), await talk.row())
+    run = await talk.do(end(talk, fence=other, error_code="over_window"))
+    assert run.status is RunStatus.ERROR
+
+
+async def test_a_run_without_an_owner_or_whose_owner_is_gone_is_ended_by_anybody(
+    talk: Talk,
+) -> None:
+    await talk.placed()
+    await talk.do(talk.start("run_2", "m2"))
+    other = await talk.store.join(NodeId("node_b"), None, START_MS)
+    assert (await talk.do(end(talk, "run_2", fence=other))).status is RunStatus.ERROR
+    await talk.store.join(talk.fence.node, None, START_MS)
+    assert (await talk.do(end(talk, fence=other))).status is RunStatus.ERROR
+
+
+async def test_a_run_at_work_is_not_laid_down_by_an_owner_that_another_has_followed(
+    talk: Talk,
+) -> None:
+    await talk.answered(calls=("call_1",), then=Then.CONTINUE)
+    other = await handed_over(talk)
+    third = await talk.store.join(NodeId("node_c"), None, START_MS)
+    for fence, why in ((talk.fence, "caller_current"), (third, "owner_or_gone")):
+        wait = WaitRun(**talk.head(), run=RunId("run_1"), fence=fence)
+        assert await talk.denied(wait) == why
+        call = replace(talk.start_call("run_1", "call_1"), fence=fence)
+        assert await talk.denied(call) == why
+    run = await talk.do(WaitRun(**talk.head(), run=RunId("run_1"), fence=other))
+    assert run.status is RunStatus.WAITING
+
+
+async def test_results_of_a_run_at_work_are_placed_by_its_owner_alone(talk: Talk) -> None:
+    await talk.answered(calls=("call_1",), then=Then.CONTINUE)
+    await talk.do(talk.finish_call("run_1", "call_1", outside=True))
+    other = await handed_over(talk)
+    third = await talk.store.join(NodeId("node_c"), None, START_MS)
+    place = talk.place_results("run_1", "r1")
+    assert await talk.denied(replace(place, fence=third)) == "owner_or_gone"
+    run = await talk.do(replace(place, fence=other))
+    assert (run.leaf, run.node) == ("r1", other.node)
 
 
 # Endings.
@@ -462,15 +523,15 @@ async def test_results_of_a_canceled_run_wait_while_another_operation_is_active(
 @pytest.mark.req("M35")
 async def test_a_run_that_waits_gives_the_slot_back(talk: Talk) -> None:
     await talk.answered(calls=("call_1",), then=Then.CONTINUE)
-    run = await talk.do(WaitRun(**talk.head(), run=RunId("run_1"), end_code="approval"))
+    run = await talk.do(talk.wait("run_1", end_code="approval"))
     assert (run.status, run.end_code) == (RunStatus.WAITING, "approval")
     assert (await talk.row()).slot is None
-    assert await talk.denied(WaitRun(**talk.head(), run=RunId("run_1"))) == "run_pending"
+    assert await talk.denied(talk.wait("run_1")) == "run_pending"
 
 
 async def test_a_run_without_open_calls_has_nothing_to_wait_for(talk: Talk) -> None:
     await talk.placed()
-    assert await talk.denied(WaitRun(**talk.head(), run=RunId("run_1"))) == "open_calls"
+    assert await talk.denied(talk.wait("run_1")) == "open_calls"
     await talk.do(end(talk))
     assert await talk.store.calls(talk.conversation, RunId("run_1")) == []
 

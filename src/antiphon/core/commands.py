@@ -379,11 +379,13 @@ class EndRun(Command[Run]):
     """End an open run that has no active operation: status success or error.
 
     Its unfinished operation is closed. On error with nothing committed its input becomes
-    status error and the head stays. A no-op that returns the row if the run has ended.
+    status error and the head stays. A no-op that returns the row if the run has ended. By its
+    owner, or by anybody where it has none or that one's epoch is stale.
     """
 
     run: RunId
     status: RunStatus
+    fence: Fence
     error_code: str | None = None
     end_code: str | None = None
 
@@ -419,7 +421,7 @@ class KeepPartial(Command[None]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartCall(Command[Call]):
-    """PENDING to EXECUTING, durable before the call. Needs an open run and a current epoch."""
+    """PENDING to EXECUTING, durable before the call. Needs an open run; by who may end it."""
 
     run: RunId
     call_id: CallId
@@ -460,9 +462,13 @@ class LoseCall(Command[Call]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitRun(Command[Run]):
-    """A pending run with open calls that others must close: status waiting, slot freed."""
+    """A pending run with open calls that others must close: status waiting, slot freed.
+
+    By who may end the run.
+    """
 
     run: RunId
+    fence: Fence
     end_code: str | None = None
 
 
@@ -471,7 +477,8 @@ class PlaceResults(Command[Run]):
     """Every call of the run's last message is closed: their results enter the tree.
 
     Needs no active operation, and the slot free or the run's. Revision + 1; the run is
-    pending and holds the slot, unless it has ended. Results stand in the calls' order.
+    pending and holds the slot, unless it has ended. Results stand in the calls' order. A
+    pending run's are placed by who may end it; a waiting one has no owner, and gets this one.
     """
 
     run: RunId

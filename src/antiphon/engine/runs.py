@@ -249,6 +249,7 @@ class Worker:
                 conversation=run.conversation,
                 now_ms=self._world.clock.now_ms(),
                 run=run.id,
+                fence=self._world.fence,
                 end_code=end_code,
             )
         )
@@ -262,6 +263,7 @@ class Worker:
                 now_ms=self._world.clock.now_ms(),
                 run=run.id,
                 status=RunStatus.ERROR,
+                fence=self._world.fence,
                 error_code=code,
             )
         )

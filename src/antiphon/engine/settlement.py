@@ -23,7 +23,7 @@ from antiphon.core.commands import (
     StartCall,
     Then,
 )
-from antiphon.core.dispatch import Denied
+from antiphon.core.dispatch import Condition, Denied
 from antiphon.core.ids import ConversationId, MessageId, RunId
 from antiphon.core.ledger import (
     OVER_LIMIT,
@@ -133,16 +133,19 @@ class Settlement:
         )
 
     async def end(self, run: RunId, conversation: ConversationId, code: str) -> Run:
-        """End a run in error and return it."""
+        """End a run in error and return it; where another node has taken it, as it stands."""
         done = await self._world.store.do(
             EndRun(
                 conversation=conversation,
                 now_ms=self._world.clock.now_ms(),
                 run=run,
                 status=RunStatus.ERROR,
+                fence=self._world.fence,
                 error_code=code,
             )
         )
+        if isinstance(done, Denied) and done.reason == Condition.OWNER_OR_GONE:
+            return await self._world.store.run(conversation, run)
         if isinstance(done, Denied):
             raise InternalError(f"A run could not be ended: {done.reason}.", at=run)
         return done

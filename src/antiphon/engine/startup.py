@@ -107,6 +107,7 @@ async def _after_end(world: World, attempt: Attempt) -> None:
             now_ms=world.clock.now_ms(),
             run=attempt.run,
             status=RunStatus.ERROR,
+            fence=world.fence,
             error_code="outcome_unknown",
         )
     )

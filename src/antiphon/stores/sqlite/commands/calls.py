@@ -21,7 +21,7 @@ from antiphon.core.loop import lasting
 from antiphon.core.records import TERMINAL_CALL, Call, CallState, Run, RunStatus
 from antiphon.errors import InvalidInput
 from antiphon.stores.sqlite.commands.results import calls_at_leaf, insert_results
-from antiphon.stores.sqlite.commands.runs import let_wait
+from antiphon.stores.sqlite.commands.runs import let_wait, may_drive
 from antiphon.stores.sqlite.rows import CallRow, ConversationRow, RunRow, encode_json
 from antiphon.stores.sqlite.transaction import Transaction
 
@@ -34,8 +34,9 @@ def start(tx: Transaction, command: StartCall) -> Call | Denied:
     fence = command.fence
     if not run.open:
         return Denied(Condition.RUN_OPEN)
-    if not tx.current(fence):
-        return Denied(Condition.CALLER_CURRENT)
+    denied = may_drive(tx, run, fence)
+    if denied is not None:
+        return denied
     if call.state != CallState.PENDING:
         return Denied("call_state")
     call = tx.change_call(
@@ -147,6 +148,9 @@ def place_results(tx: Transaction, command: PlaceResults) -> Run | Denied:
         return Denied(Condition.NO_ACTIVE_OPERATION)
     if run.open and c.slot not in (None, run.id):
         return Denied("slot")
+    denied = may_drive(tx, run, fence) if run.status == RunStatus.PENDING else None
+    if denied is not None:
+        return denied
     if not tx.current(fence):
         return Denied(Condition.CALLER_CURRENT)
     calls = calls_at_leaf(tx, c, run)

@@ -21,7 +21,7 @@ from antiphon.core.ledger import NOT_RUN, WAS_RUNNING, text_result
 from antiphon.core.records import CallState, Run, RunKind, RunStatus
 from antiphon.errors import InvalidInput
 from antiphon.stores.sqlite.commands.results import calls_at_leaf, insert_results
-from antiphon.stores.sqlite.commands.runs import free_slot
+from antiphon.stores.sqlite.commands.runs import free_slot, may_drive
 from antiphon.stores.sqlite.messages import insert_message, settle
 from antiphon.stores.sqlite.rows import AttemptRow, ConversationRow, RunRow
 from antiphon.stores.sqlite.transaction import Transaction
@@ -36,6 +36,9 @@ def end(tx: Transaction, command: EndRun) -> Run | Denied:
     run = tx.run(c, command.run)
     if not run.open:
         return run.record(c.id)
+    denied = may_drive(tx, run, command.fence)
+    if denied is not None:
+        return denied
     attempt = tx.newest_attempt(run.operation)
     if attempt is not None and attempt.operation == c.active_operation:
         return Denied(Condition.NO_ACTIVE_OPERATION)

@@ -187,13 +187,27 @@ def claim(tx: Transaction, command: ClaimRun) -> Run | Denied:
     fence = command.fence
     if not run.open:
         return Denied(Condition.RUN_OPEN)
-    if not tx.current(fence):
-        return Denied(Condition.CALLER_CURRENT)
+    denied = may_drive(tx, run, fence)
+    if denied is not None:
+        return denied
     if (run.node, run.epoch) == (fence.node, fence.epoch):
         return run.record(c.id)
-    if run.node is not None and tx.current(Fence(node=run.node, epoch=run.epoch)):
-        return Denied(Condition.OWNER_OR_GONE)
     return tx.change_run(run, node=fence.node, epoch=fence.epoch).record(c.id)
+
+
+def may_drive(tx: Transaction, run: RunRow, fence: Fence) -> Denied | None:
+    """Return why this node may not decide how the run goes on, or None if it may.
+
+    Its owner may, and anybody where it has none or that one's epoch is stale. Who was followed
+    by another, and has not noticed, would end or lay down what is being worked on.
+    """
+    if not tx.current(fence):
+        return Denied(Condition.CALLER_CURRENT)
+    if run.node is None or (run.node, run.epoch) == (fence.node, fence.epoch):
+        return None
+    if tx.current(Fence(node=run.node, epoch=run.epoch)):
+        return Denied(Condition.OWNER_OR_GONE)
+    return None
 
 
 def wait(tx: Transaction, command: WaitRun) -> Run | Denied:
@@ -202,6 +216,9 @@ def wait(tx: Transaction, command: WaitRun) -> Run | Denied:
     run = tx.run(c, command.run)
     if run.status != RunStatus.PENDING:
         return Denied("run_pending")
+    denied = may_drive(tx, run, command.fence)
+    if denied is not None:
+        return denied
     if all(call.ended_ms is not None for call in tx.calls_of_run(c, run)):
         return Denied("open_calls")
     return let_wait(tx, command, c.number, run, command.end_code).record(c.id)
