@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.core.blocks import Role, Text, ToolResult
+from antiphon.core.blocks import Role, Status, Text, ToolResult
 from antiphon.core.commands import StartKey
 from antiphon.core.events import Preview
 from antiphon.core.ids import Digest, MessageId
@@ -302,6 +302,24 @@ async def test_an_edit_is_a_sibling_that_does_not_see_the_old_future(db: Path) -
         new = (await chat.line())[2]
         assert await chat.siblings(new.id) == (old.id, new.id)
         assert len(await chat.tree()) == 6
+
+
+@pytest.mark.req("M125")
+async def test_an_edit_counts_as_a_sibling_before_it_is_answered(db: Path) -> None:
+    hold = Hold()
+    provider = ScriptedProvider(says("Hi."), [hold, *says("Hello.")])
+    async with app_on(db, provider) as app:
+        chat = await app.create()
+        await talk(chat, "Hey")
+        first = (await chat.line())[0]
+        run = await chat.edit(first.id, "Hello")
+        await hold.reached.wait()
+        edited = next(m for m in await chat.tree() if m.run == run.id)
+        assert edited.status is Status.PENDING
+        assert await chat.siblings(first.id) == (first.id, edited.id)
+        hold.go.set()
+        await run.result()
+        assert await chat.siblings(edited.id) == (first.id, edited.id)
 
 
 @pytest.mark.req("M125")

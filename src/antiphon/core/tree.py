@@ -97,12 +97,14 @@ def last_closed_point(messages: Sequence[Message]) -> MessageId | None:
 def siblings(of: Message, children: Iterable[Message]) -> tuple[MessageId, ...]:
     """Return the alternatives to `of`, itself included, in the order they came.
 
+    An input counts from its placement on: whoever edits a message sees both at once.
+
     Args:
         of: The message.
         children: The children of its parent. Other roles are no alternatives: a user message
             beside an assistant message continues the talk, it does not replace it.
     """
-    return tuple(m.id for m in children if m.role is of.role and m.status is not Status.PENDING)
+    return tuple(m.id for m in children if m.role is of.role)
 
 
 def nearest_visible(path: Sequence[Message], deleted: Collection[MessageId]) -> MessageId | None:

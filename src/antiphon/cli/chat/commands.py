@@ -17,6 +17,7 @@ from antiphon.cli.view.text import clip, harmless, one_line, screen_width, short
 from antiphon.cli.view.tree import gist
 from antiphon.core.blocks import Message, Status
 from antiphon.core.records import Conversation, Run
+from antiphon.core.tree import siblings
 from antiphon.engine.explain import explain
 from antiphon.engine.models import REHEARSAL
 from antiphon.errors import InvalidInput, NotFound, Refused
@@ -139,11 +140,10 @@ async def _choices(session: Session) -> list[Message]:
     tree = await session.tree()
     line = [m for m in tree.messages.values() if m.id in tree.line]
     return [
-        beside
+        tree.messages[beside]
         for message in line
         if tree.place(message) is not None
-        for beside in tree.below[message.parent]
-        if beside.role is message.role and tree.place(beside) is not None
+        for beside in siblings(message, tree.below[message.parent])
     ]
 
 

@@ -30,6 +30,7 @@ from antiphon.core.blocks import (
 )
 from antiphon.core.ids import MessageId
 from antiphon.core.records import Conversation
+from antiphon.core.tree import siblings
 
 SPEAKERS: Final = {
     Role.SYSTEM: "system",
@@ -106,12 +107,8 @@ class Tree:
 
     def place(self, message: Message) -> Place | None:
         """Return where it stands among its alternatives, or None where it has none."""
-        beside = [
-            other.id
-            for other in self.below[message.parent]
-            if other.role is message.role and other.status is not Status.PENDING
-        ]
-        if len(beside) < 2 or message.id not in beside:
+        beside = siblings(message, self.below[message.parent])
+        if len(beside) < 2:
             return None
         return Place(beside.index(message.id) + 1, len(beside))
 
