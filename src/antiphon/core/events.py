@@ -57,6 +57,8 @@ class Committed(_Event, frozen=True, kw_only=True, tag="message.committed"):
     generation: int
     finish: str | None = None
     calls: tuple[CallId, ...] = ()
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 class Withdrawn(_Event, frozen=True, kw_only=True, tag="preview.withdrawn"):
@@ -138,6 +140,8 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     channel: Channel
     offset: int
     text: str
+    after_call: bool = False
+    """Whether a call of the same answer stands before it: its place is not known until then."""
 
 
 _encode = msgspec.json.Encoder(order="deterministic").encode

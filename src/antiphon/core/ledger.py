@@ -23,6 +23,7 @@ from antiphon.core.blocks import (
 )
 from antiphon.core.digests import canonical_json, digest, parse_exact
 from antiphon.core.ids import Digest, MessageId, SessionId
+from antiphon.core.loop import TOOL_LIMIT
 from antiphon.core.records import TERMINAL_CALL, Call, CallState
 from antiphon.errors import InternalError
 
@@ -31,6 +32,9 @@ OUTCOMES: Final = {
     CallState.ERROR: Outcome.ERROR,
     CallState.CANCELED: Outcome.CANCELED,
 }
+
+REFUSED: Final = frozenset({"unknown_tool", "invalid_arguments", TOOL_LIMIT})
+"""Codes of calls that are born closed: nobody runs them, and the model is told why."""
 
 NOT_RUN: Final = "Not run: the run was canceled before this call began."
 OVER_LIMIT: Final = "Not run: this run has used up its tool calls. Answer with what you have."

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from antiphon.adapters.base import Adapter, HttpVerdict
 from antiphon.core.assembler import Answer, Assembler
 from antiphon.core.commands import AnswerOpened, ExtendDeadline, Written
+from antiphon.core.deltas import CallOpened
 from antiphon.core.ids import ConversationId
 from antiphon.core.manifest import WireRequest
 from antiphon.core.records import Attempt
@@ -204,6 +205,8 @@ class Exchange:
                     if piece is not None:
                         live.append(piece.block, piece.channel, piece.text)
                         grown = True
+                    elif type(delta) is CallOpened:
+                        live.call_opened(delta.block)
                 if grown:
                     self._world.broker.publish(live)
                 if assembler.failed:

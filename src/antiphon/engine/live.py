@@ -57,6 +57,7 @@ class LiveRun:
         self.run = run
         self.generation = generation
         self.over = False
+        self._first_call: int | None = None
         self._blocks: dict[int, _Text] = {}
 
     def append(self, block: int, channel: Channel, text: str) -> None:
@@ -66,6 +67,10 @@ class LiveRun:
             held = self._blocks[block] = _Text(channel)
         held.parts.append(text)
         held.length += len(text)
+
+    def call_opened(self, block: int) -> None:
+        """Note that a call begins here; of the call itself nothing is shown."""
+        self._first_call = block if self._first_call is None else min(self._first_call, block)
 
     @property
     def shown(self) -> bool:
@@ -90,6 +95,7 @@ class LiveRun:
                         channel=held.channel,
                         offset=offset,
                         text="".join(held.parts[parts:]),
+                        after_call=self._first_call is not None and number > self._first_call,
                     )
                 )
                 cursor.read[number] = (len(held.parts), held.length)

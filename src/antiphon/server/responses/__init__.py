@@ -1,0 +1,1 @@
+"""OpenAI's Responses API: each request is a stretch of a run, and outlives its connection."""
