@@ -78,6 +78,8 @@ async def test_a_turn_with_a_tool_tells_a_reader_everything_it_needs(talk: Talk)
             revision=2,
             generation=1,
             finish="stop",
+            input_tokens=11,
+            output_tokens=7,
             calls=(call,),
         ),
         HeadMoved(head=MessageId("a1")),
