@@ -85,12 +85,16 @@ class Opaque(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         model: The model that made it, as its provider names it, where only that model reads it.
         work: Whether it is work that the provider did by itself, such as a search with what it
             found, rather than thinking.
+        prefix: Digest of the line that it was an answer to, where a dispatch of ours made it.
+            A provider may bind state to what came before: behind a deletion, a compaction or in
+            a copy that is something else.
     """
 
     profile: str
     value: msgspec.Raw
     model: str | None = None
     work: bool = False
+    prefix: Digest | None = None
 
 
 class Text(_Block, frozen=True, kw_only=True, tag="text"):

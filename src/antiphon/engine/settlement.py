@@ -10,7 +10,7 @@ import msgspec
 
 from antiphon.core import recovery
 from antiphon.core.assembler import Answer
-from antiphon.core.blocks import Block, Message, Origin, Role, ToolCall, Trust
+from antiphon.core.blocks import Block, Message, Origin, Reasoning, Role, ToolCall, Trust
 from antiphon.core.commands import (
     CommitAnswer,
     ConflictAnswer,
@@ -24,7 +24,7 @@ from antiphon.core.commands import (
     Then,
 )
 from antiphon.core.dispatch import Condition, Denied
-from antiphon.core.ids import ConversationId, MessageId, RunId
+from antiphon.core.ids import ConversationId, Digest, MessageId, RunId
 from antiphon.core.ledger import (
     OVER_LIMIT,
     arguments_digest,
@@ -171,7 +171,7 @@ class Settlement:
                 conversation=accepted.conversation,
                 parent=manifest.base_leaf,
                 role=Role.ASSISTANT,
-                blocks=asked_in(attempt.generation, answer.blocks),
+                blocks=bound_to(manifest.sequence_digest, attempt.generation, answer.blocks),
                 origin=Origin.MODEL,
                 trust=Trust.MODEL,
                 session=manifest.session,
@@ -338,14 +338,22 @@ class Settlement:
         return await self.end(accepted.run, accepted.conversation, "outcome_unknown")
 
 
-def asked_in(generation: int, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-    """Return `blocks` with each call bound to the generation that asked for it."""
-    return tuple(
-        msgspec.structs.replace(block, generation=generation)
-        if isinstance(block, ToolCall)
-        else block
-        for block in blocks
-    )
+def bound_to(line: Digest, generation: int, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    """Return `blocks` bound to what they answer.
+
+    A call belongs to the generation that asked for it, and state that goes back to its provider
+    to the line that it was made behind.
+    """
+    return tuple(_bound(line, generation, block) for block in blocks)
+
+
+def _bound(line: Digest, generation: int, block: Block) -> Block:
+    changes: dict[str, object] = {}
+    if isinstance(block, ToolCall):
+        changes["generation"] = generation
+    if isinstance(block, ToolCall | Reasoning) and block.opaque is not None:
+        changes["opaque"] = msgspec.structs.replace(block.opaque, prefix=line)
+    return msgspec.structs.replace(block, **changes) if changes else block
 
 
 def then_after(calls: tuple[NewCall, ...], *, paused: bool) -> Then:

@@ -7,7 +7,8 @@ stays open: a history that grows leaves every byte before it as it was.
 What is mapped on the way, and nothing else is: system and developer text to the top, or, where
 the model takes it there, behind the user's message; neighbours of one role into one message;
 results to directly behind their calls; call ids into the spelling of the wire; blank texts,
-names and reasoning that is not this model's own left out; a refusal as the text that it is.
+names and reasoning that is not this model's own, or not behind the line that it was made
+behind, left out; a refusal as the text that it is.
 Each is told to the manifest.
 """
 
@@ -36,8 +37,8 @@ from antiphon.core.blocks import (
     message_digest,
 )
 from antiphon.core.digests import fold
-from antiphon.core.findings import Severity
-from antiphon.core.ids import CallId, ConversationId, Digest
+from antiphon.core.findings import Finding, Severity
+from antiphon.core.ids import CallId, ConversationId, Digest, MessageId
 from antiphon.core.manifest import Mapping, Policy, ToolDeclaration, WireRequest
 from antiphon.core.profile import Profile
 from antiphon.core.profile_rules import INSTRUCTING
@@ -80,7 +81,10 @@ class AnthropicLine:
         self._sealed: list[bytes] = []
         self._speaker: str | None = None
         self._turn: list[bytes] = []
-        self._waiting: list[Message] = []
+        self._waiting: list[tuple[Message, Digest | None]] = []
+        self._answered = False  # whether this turn has an answer
+        self._in_loop = False  # whether the line ends in results
+        self._unthought: MessageId | None = None  # this turn's first answer, without its thinking
         if policy.instructions and policy.instructions.strip():
             self._system.append(parts.part(Text(text=policy.instructions), "instructions"))
 
@@ -124,6 +128,8 @@ class AnthropicLine:
         findings = self._checker.finish()
         if any(finding.severity is Severity.ERROR for finding in findings):
             raise SequenceRejected(findings)
+        if self._profile.reasoning_leads and self._in_loop and self._unthought is not None:
+            raise SequenceRejected([_thinking_lost(self._unthought)])
         if self._sequence is None:
             raise InternalError("An empty line passed its rules.")
         if self._later and self._speaker == ASSISTANT:
@@ -161,22 +167,30 @@ class AnthropicLine:
 
     def _take(self, message: Message, owed: bool) -> None:
         if message.role is Role.TOOL:
+            self._in_loop = True
             for order, block in enumerate(message.blocks):
                 if isinstance(block, ToolResult):
                     self._add(USER, [self._result(block_id(message.id, order), block)])
             if not self._checker.waiting:
-                for late in self._waiting:
+                for late, behind in self._waiting:
                     detail = "sent after the results that it stood before"
                     self._map("result_hoisted", late.id, detail)
-                    self._place(late)
+                    self._place(late, behind)
                 self._waiting.clear()
         elif owed:
-            self._waiting.append(message)  # its calls are owed their results first
+            self._waiting.append(
+                (message, self._sequence)
+            )  # its calls are owed their results first
         else:
-            self._place(message)
+            self._place(message, self._sequence)
 
-    def _place(self, message: Message) -> None:
-        content = self._content(message)
+    def _place(self, message: Message, behind: Digest | None) -> None:
+        """Put a message at the end; `behind` is the digest of the line that it followed."""
+        self._in_loop = False
+        if message.role is Role.USER:
+            self._answered, self._unthought = False, None
+        content = self._content(message, behind)
+        self._answered = self._answered or message.role is Role.ASSISTANT
         if message.name is not None:
             self._map("name_dropped", message.id)
         if not content:
@@ -253,7 +267,7 @@ class AnthropicLine:
 
     # Content: one message of ours as parts of theirs.
 
-    def _content(self, message: Message) -> list[bytes]:
+    def _content(self, message: Message, behind: Digest | None) -> list[bytes]:
         content: list[bytes] = []
         for order, block in enumerate(message.blocks):
             at = block_id(message.id, order)
@@ -261,7 +275,7 @@ class AnthropicLine:
                 case ToolCall():
                     content.append(self._call(at, block))
                 case Reasoning():
-                    kept = self._reasoning(message, at, block)
+                    kept = self._reasoning(message, at, block, behind)
                     if kept is not None:
                         content.append(kept)
                 case _ if parts.is_blank(block):
@@ -272,8 +286,10 @@ class AnthropicLine:
                     content.append(parts.part(block, at))
         return content
 
-    def _reasoning(self, message: Message, at: str, block: Reasoning) -> bytes | None:
-        """Return reasoning as its model wants it back, or None where it is not this model's."""
+    def _reasoning(
+        self, message: Message, at: str, block: Reasoning, behind: Digest | None
+    ) -> bytes | None:
+        """Return reasoning as its model wants it back, or None where it is no longer valid there."""
         state = block.opaque
         if state is None:
             reason = "nobody signed it"
@@ -285,9 +301,13 @@ class AnthropicLine:
             reason = "it was signed for another history"
         elif not same_model(state.model, self._model):
             reason = f"{state.model} signed it"
+        elif state.prefix is not None and state.prefix != behind:
+            reason = "what came before it has changed"
         else:
             return parts.kept(block.text, state)
         self._map("reasoning_dropped", at, reason)
+        if not self._answered:
+            self._unthought = message.id
         return None
 
     def _call(self, at: str, block: ToolCall) -> bytes:
@@ -307,6 +327,15 @@ class AnthropicLine:
 
     def _map(self, rule: str, at: str, detail: str = "") -> None:
         self._mappings.append(Mapping(rule=rule, block=at, detail=detail))
+
+
+def _thinking_lost(at: MessageId) -> Finding:
+    return Finding(
+        code="thinking_missing",
+        at=at,
+        message="Thinking is enabled, and that of the calls under way cannot go back: it is not this model's, or what "
+        "came before it has changed. Ask anew from the user's message, or turn thinking off.",
+    )
 
 
 def _message(role: str, content: list[bytes]) -> bytes:
