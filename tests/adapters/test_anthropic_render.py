@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,10 @@ from antiphon.adapters import registry
 from antiphon.adapters.anthropic.profile import facts_of, same_model
 from antiphon.adapters.base import RenderedLine, Rendering, render
 from antiphon.core.blocks import File, Message, Opaque, Origin, Reasoning, Role
+from antiphon.core.ids import Digest
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.recovery import Rung
+from antiphon.core.sequence import sequence_digest
 from antiphon.errors import InvalidInput, SequenceRejected
 from tests.golden import requests as golden
 from tests.support.lines import KEY, answer, asks, call, line, model, said, system, user
@@ -33,9 +36,16 @@ def rendered(*messages: Message, policy: Policy = NEWER, **facts: Any) -> Render
     return render(registry.get("anthropic", facts), line(*messages), policy, TOOLS, key=KEY)
 
 
-def signed(model_name: str | None = None, profile: str = "anthropic") -> Reasoning:
-    state = msgspec.Raw(b'{"type":"thinking","signature":"Eq=="}')
-    return Reasoning(text="hm", opaque=Opaque(profile=profile, value=state, model=model_name))
+def signed(
+    model_name: str | None = None, profile: str = "anthropic", prefix: Digest | None = None
+) -> Reasoning:
+    state = Opaque(
+        profile=profile,
+        value=msgspec.Raw(b'{"type":"thinking","signature":"Eq=="}'),
+        model=model_name,
+        prefix=prefix,
+    )
+    return Reasoning(text="hm", opaque=state)
 
 
 @pytest.mark.req("M2", "M15", "M20", "M42", "M51", "M87")
@@ -337,3 +347,27 @@ def test_a_copied_search_goes_along_and_copied_thinking_does_not() -> None:
     made = rendered(user("a"), model(signed(), work, "b", origin=Origin.COPIED), user("c"))
     kinds = [p["type"] for p in json.loads(made.request.body)["messages"][1]["content"]]
     assert kinds == ["server_tool_use", "text"]
+
+
+@pytest.mark.req("M103")
+@pytest.mark.parametrize("thinking", ["optional", "required"])
+def test_thinking_is_void_behind_another_line_than_it_was_made_behind(thinking: str) -> None:
+    """What came before it was edited, deleted or summed up: it is dropped, or the loop is refused."""
+    first, second = line(user("a"), user("b"))
+    bound = signed(prefix=sequence_digest(KEY, [first, second]))
+    whole = line(first, second, model(bound, call("c1")), answer("c1"), model("c"), user("d"))
+    kept = rendered_line(whole[:4], thinking=thinking)
+    assert b'"signature":"Eq=="' in kept.request.body
+    if thinking == "required":
+        with pytest.raises(SequenceRejected) as rejected:
+            rendered_line(whole[1:4], thinking=thinking)
+        assert (rejected.value.code, rejected.value.at) == ("thinking_missing", "m3")
+    made = rendered_line(whole[1:], thinking=thinking)
+    assert b"signature" not in made.request.body  # a turn that is over needs none
+    assert [(m.rule, m.block) for m in made.mappings] == [("reasoning_dropped", "m3.0")]
+
+
+def rendered_line(messages: Sequence[Message], **facts: object) -> Rendering:
+    tools = [ToolDeclaration(name="look")]
+    policy = Policy(model="claude-opus-5")
+    return render(registry.get("anthropic", facts), messages, policy, tools, key=KEY)
