@@ -11,13 +11,14 @@ from typing import Final
 import click
 
 from antiphon import __version__
-from antiphon.cli.lookup import EVERY, dispatched, verified_request
+from antiphon.cli.lookup import EVERY, dispatched
 from antiphon.cli.opening import holder_of, place_of, reading, run, settings_of
 from antiphon.cli.output import config_option, db_option, json_option, print_json
 from antiphon.cli.view.text import Ink, count, size
 from antiphon.core.dispatch import ACTIVE, State
 from antiphon.core.ids import LOCAL_TENANT
 from antiphon.core.records import Conversation
+from antiphon.engine.explain import verified_request
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.errors import AntiphonError, NotFound

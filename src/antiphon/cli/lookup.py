@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Any, Final, TypeAlias, TypedDict, TypeGuard, assert_never
+from typing import Final, TypeAlias, TypeGuard, assert_never
 
 from antiphon.cli.view.text import harmless
-from antiphon.core import planner
 from antiphon.core.blocks import Message, Role
-from antiphon.core.dispatch import State
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, MessageId, OperationId, RunId
-from antiphon.core.manifest import Manifest, WireRequest
-from antiphon.core.records import Attempt, Conversation, Run
-from antiphon.core.tree import line as visible
-from antiphon.engine.explain import OperationTold, exact_request
-from antiphon.engine.target import Targets
+from antiphon.core.manifest import Manifest
+from antiphon.core.records import Conversation, Run
+from antiphon.engine.explain import OperationTold, may_have_left
 from antiphon.engine.world import World
-from antiphon.errors import DigestMismatch, InvalidInput, NotFound
+from antiphon.errors import InvalidInput, NotFound
 
 EVERY: Final = 1_000_000_000
 """As many conversations as there are."""
@@ -85,7 +80,7 @@ async def dispatched(world: World, name: str | None, dispatch: str | None) -> Ma
             raise NotFound(f"{dispatch} belongs to something else.", at=name)
         return manifest
     async for manifest in _operations(world, await find(world, name or "")):
-        if any(_may_have_left(a) for a in await world.store.attempts(manifest.operation)):
+        if any(may_have_left(a) for a in await world.store.attempts(manifest.operation)):
             return manifest
     raise NotFound("Nothing was sent here.", at=name)
 
@@ -115,62 +110,3 @@ async def _operations(world: World, found: Found) -> AsyncIterator[Manifest]:
 def _is_answer(found: Found) -> TypeGuard[Message]:
     """Whether it is what one dispatch was answered with: that dispatch is meant, no later one."""
     return isinstance(found, Message) and found.role is Role.ASSISTANT
-
-
-def _may_have_left(attempt: Attempt) -> bool:
-    """Whether a byte of it may have left: accepted, and not known to have stayed here."""
-    stayed = attempt.written_ms is None and attempt.state in (State.FAILED, State.CLOSED)
-    return attempt.generation > 0 and (not stayed or attempt.proof is not None)
-
-
-async def verified_request(world: World, manifest: Manifest) -> WireRequest:
-    """Return the request of a manifest to the byte, its digest verified.
-
-    Raises:
-        DigestMismatch: What is stored is not what was recorded, or is gone.
-    """
-    try:
-        return await exact_request(world, manifest.run, manifest.operation)
-    except NotFound as missing:
-        problem = missing.message
-    raise DigestMismatch(
-        f"A part of what was sent is not stored any more: {problem}",
-        code="content_missing",
-        at=manifest.operation,
-    )
-
-
-class Planned(TypedDict):
-    """What went into a dispatch, by kind, and what stayed out."""
-
-    blocks: list[dict[str, Any]]
-    transcript: dict[str, int]
-    left_out: dict[str, int]
-
-
-async def planned(world: World, manifest: Manifest) -> Planned:
-    """Return the plan of a dispatch, made again from what is stored."""
-    store = world.store
-    conversation = await store.conversation(manifest.conversation)
-    path = await store.path(manifest.conversation, manifest.base_leaf)
-    deleted = await store.deletions_at(manifest.conversation, manifest.conversation_revision)
-    # Its input may have failed since; it was pending when it was sent.
-    line = [*visible(path[:-1], deleted), path[-1]]
-    target = await Targets(world).of_manifest(manifest, conversation)
-    trace = planner.plan(line, target.policy, target.tools).trace
-    kept = {message.id for message in line}
-    return Planned(
-        blocks=[{"kind": b.kind, "count": b.count, "cacheable": b.cacheable} for b in trace],
-        transcript=dict(
-            Counter(
-                f"{m.role} {type(block).__struct_config__.tag}" for m in line for block in m.blocks
-            )
-        ),
-        left_out=dict(
-            Counter(
-                "deleted" if message.id in deleted else f"status {message.status}"
-                for message in path
-                if message.id not in kept
-            )
-        ),
-    )

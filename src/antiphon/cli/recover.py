@@ -8,15 +8,15 @@ from typing import Final
 
 import click
 
-from antiphon.adapters import registry
 from antiphon.cli.opening import holder_of, reading, run, settings_of, writing
 from antiphon.cli.output import config_option, db_option, json_option, note, print_json
 from antiphon.cli.view.run import explained
 from antiphon.cli.view.text import Ink, count, harmless, lasted, one_line, table
 from antiphon.core import recovery
-from antiphon.core.dispatch import ACTIVE, State
-from antiphon.core.records import Attempt, Call, CallState, Run
+from antiphon.core.dispatch import State
+from antiphon.core.records import Attempt, Call, Run
 from antiphon.engine.settings import Settings
+from antiphon.engine.unsettled import Unsettled, unknown_calls, unsettled
 from antiphon.engine.world import World
 from antiphon.errors import OutcomeUnknown
 
@@ -58,30 +58,21 @@ def command(settle: bool, as_json: bool, db: str | None, config: str | None) -> 
     return OutcomeUnknown.exit_code if found.unknown else 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dispatch:
-    """An attempt that nobody knows the outcome of, and the next safe thing to do."""
-
-    attempt: Attempt
-    age_ms: int
-    action: recovery.NextAction | None
-
-    @property
-    def next(self) -> str:
-        """What may be done, in words."""
-        match self.action:
-            case None:
-                return "wait: a process is at work on it"
-            case recovery.ConfirmEnded(proof):
-                return f"settle it (antiphon recover --settle, or any start): {proof}"
-            case recovery.WaitUntil(at_ms):
-                return f"wait until {_clock(at_ms)}, or cancel the run: nothing is proven before"
-            case recovery.QueryHandle():
-                return "ask the provider by its handle"
-            case recovery.ReplayRequest():
-                return "send the same bytes again under the same key"
-            case recovery.AskOperator():
-                return "only a person can say; the run can be canceled"
+def _next(one: Unsettled) -> str:
+    """Return what may be done, in words."""
+    match one.action:
+        case None:
+            return "wait: a process is at work on it"
+        case recovery.ConfirmEnded(proof):
+            return f"settle it (antiphon recover --settle, or any start): {proof}"
+        case recovery.WaitUntil(at_ms):
+            return f"wait until {_clock(at_ms)}, or cancel the run: nothing is proven before"
+        case recovery.QueryHandle():
+            return "ask the provider by its handle"
+        case recovery.ReplayRequest():
+            return "send the same bytes again under the same key"
+        case recovery.AskOperator():
+            return "only a person can say; the run can be canceled"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +80,9 @@ class Found:
     """All that is open."""
 
     held_by: str | None
-    dispatches: tuple[Dispatch, ...]
+    dispatches: tuple[Unsettled, ...]
     calls: tuple[Call, ...]
-    settled: tuple[tuple[Dispatch, Run], ...] = ()
+    settled: tuple[tuple[Unsettled, Run], ...] = ()
 
     @property
     def unknown(self) -> bool:
@@ -127,45 +118,13 @@ async def _settle(settings: Settings) -> Found:
 
 
 async def _found(world: World, held_by: str | None) -> Found:
-    now_ms = world.clock.now_ms()
-    dispatches = []
-    for attempt in await world.store.attempts_in(ACTIVE):
-        since = attempt.ended_ms or attempt.written_ms or attempt.accepted_ms or now_ms
-        action = await _action(world, attempt, held_by, now_ms)
-        dispatches.append(Dispatch(attempt=attempt, age_ms=max(0, now_ms - since), action=action))
-    calls = [
-        call
-        for row in await world.store.open_runs()
-        for call in await world.store.calls(row.conversation, row.id)
-        if call.state is CallState.UNKNOWN
-    ]
-    return Found(held_by=held_by, dispatches=tuple(dispatches), calls=tuple(calls))
-
-
-async def _action(
-    world: World, attempt: Attempt, held_by: str | None, now_ms: int
-) -> recovery.NextAction | None:
-    """Return what its owner, or the next process, may do with an attempt."""
-    if attempt.state is not State.UNKNOWN and held_by is not None:
-        return None
-    manifest, _ = await world.store.manifest(attempt.operation)
-    adapter = registry.by_name(manifest.adapter)
-    return recovery.next_action(
-        _as_unknown(attempt),
-        adapter.recovery,
-        # Who opens a database that nobody has is the successor of whoever had it: that one is
-        # dead, and holds no connection.
-        recovery.Witness(closed=held_by is None),
-        now_ms=now_ms,
-        closing_ends=adapter.closing_ends,
+    return Found(
+        held_by=held_by,
+        dispatches=tuple(
+            await unsettled(world, at_work=held_by is not None, successor=held_by is None)
+        ),
+        calls=tuple(await unknown_calls(world)),
     )
-
-
-def _as_unknown(attempt: Attempt) -> Attempt:
-    """Return what becomes of an attempt in flight first, when its process has died."""
-    from msgspec.structs import replace
-
-    return replace(attempt, state=State.UNKNOWN)
 
 
 _WORDS: Final = {
@@ -204,7 +163,7 @@ def _print(found: Found, ink: Ink) -> None:
             ("run", f"{attempt.run} of {attempt.conversation}"),
             ("attempt", f"{attempt.number}, generation {attempt.generation}"),
             ("known", _known(attempt)),
-            ("next", one.next),
+            ("next", _next(one)),
         ]
         for row in table(rows):
             click.echo(f"  {row}")
@@ -223,7 +182,7 @@ def _print(found: Found, ink: Ink) -> None:
     note(f"{count(left, 'outcome')} unknown or open." if left else "Nothing is left unknown.")
 
 
-def _as_json(one: Dispatch) -> dict[str, object]:
+def _as_json(one: Unsettled) -> dict[str, object]:
     attempt = one.attempt
     return {
         "operation": attempt.operation,
@@ -236,7 +195,7 @@ def _as_json(one: Dispatch) -> dict[str, object]:
         "handle": attempt.handle,
         "age_ms": one.age_ms,
         "deadline_ms": attempt.deadline_ms,
-        "next": one.next,
+        "next": _next(one),
     }
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import click
 import msgspec
 
-from antiphon.cli.lookup import EVERY, Found, dispatched, find, planned, verified_request
+from antiphon.cli.lookup import EVERY, Found, dispatched, find
 from antiphon.cli.opening import reading, run, settings_of
 from antiphon.cli.output import config_option, db_option, json_option, note
 from antiphon.cli.view.run import message_page, operation, timeline
@@ -17,7 +17,7 @@ from antiphon.cli.view.tree import LEGEND, Tree, draw, headline
 from antiphon.core.blocks import Message, Role
 from antiphon.core.ids import LOCAL_TENANT
 from antiphon.core.records import Conversation, Run, RunStatus
-from antiphon.engine.explain import OperationTold, explain
+from antiphon.engine.explain import OperationTold, explain, planned, verified_request
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput

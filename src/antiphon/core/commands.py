@@ -112,6 +112,8 @@ class StartRun(Command[Run]):
     """The input is asked to become a root; without it no parent means: found at placement."""
     key: StartKey | None = None
     max_queued: int = 16
+    alone: bool = False
+    """Denied `conversation_busy` where a run is at work or queued; a waiting one is neither."""
     refusal: str | None = None
     """Why a new run is Denied here. A run that is known is returned all the same."""
 

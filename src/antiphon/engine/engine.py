@@ -43,6 +43,7 @@ from antiphon.core.placement import refuses_new_text
 from antiphon.core.records import (
     OPEN_RUN,
     TERMINAL_CALL,
+    Call,
     CallState,
     Conversation,
     Run,
@@ -73,6 +74,8 @@ class Ask:
     tool_choice: str | None = None
     temperature: float | None = None
     max_output_tokens: int | None = None
+    alone: bool = False
+    """Whether the run is refused, instead of queued, where another one works."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -433,6 +436,7 @@ class Engine:
                     at_root=at_root,
                     key=key,
                     max_queued=world.settings.max_queued,
+                    alone=ask.alone,
                     refusal=not_now.code if not_now else None,
                 ),
             )
@@ -491,6 +495,39 @@ class Engine:
             raise refusal(done)
         self.kick(conversation)
         return await store.run(conversation, run)
+
+    async def resolve(
+        self, conversation: ConversationId, run: RunId, call: CallId, output: Output
+    ) -> Call:
+        """Say what became of a call that may or may not have taken effect.
+
+        Raises:
+            NotFound: The run has no such call.
+            Conflict: `call_not_unknown`: its executor says what became of it, or has.
+        """
+        store = self.world.store
+        row = next((c for c in await store.calls(conversation, run) if c.call_id == call), None)
+        if row is None:
+            raise NotFound("This run has no such call.", at=call)
+        if row.state is not CallState.UNKNOWN:
+            raise Conflict(
+                f"This call is {row.state}: nobody has to say what became of it.",
+                code="call_not_unknown",
+                at=call,
+            )
+        done = await self._do(
+            FinishCall(
+                conversation=conversation,
+                now_ms=self.world.clock.now_ms(),
+                run=run,
+                call_id=call,
+                state=CallState.ERROR if output.error else CallState.SUCCESS,
+                content=text_result(output.text),
+                code=output.code,
+            )
+        )
+        self.kick(conversation)
+        return done
 
     async def cancel(
         self, conversation: ConversationId, run: RunId, *, reason: str = "canceled"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any, TypedDict
+
 import msgspec
 
+from antiphon.core import planner
 from antiphon.core.blocks import Message
+from antiphon.core.dispatch import State
 from antiphon.core.ids import Digest, OperationId, RunId
 from antiphon.core.manifest import Manifest, WireRequest, manifest_digest
 from antiphon.core.records import Attempt, Call, Quarantined, Run
+from antiphon.core.tree import line as visible
 from antiphon.engine.target import Targets, render_manifest
 from antiphon.engine.world import World
 from antiphon.errors import DigestMismatch, NotFound
@@ -77,7 +83,7 @@ async def exact_request(
     row = await store.find_run(run)
     if operation is None:
         for candidate in reversed(await store.operations(row.conversation, row.id)):
-            if any(attempt.generation for attempt in await store.attempts(candidate)):
+            if any(may_have_left(attempt) for attempt in await store.attempts(candidate)):
                 operation = candidate
                 break
         else:
@@ -88,3 +94,62 @@ async def exact_request(
         raise DigestMismatch("The manifest is not what was recorded.", at=operation)
     target = await Targets(world).of_manifest(manifest, conversation)
     return await render_manifest(world, manifest, target)
+
+
+def may_have_left(attempt: Attempt) -> bool:
+    """Return whether a byte of it may have left: accepted, and not known to have stayed here."""
+    stayed = attempt.written_ms is None and attempt.state in (State.FAILED, State.CLOSED)
+    return attempt.generation > 0 and (not stayed or attempt.proof is not None)
+
+
+async def verified_request(world: World, manifest: Manifest) -> WireRequest:
+    """Return the request of a manifest to the byte, its digest verified.
+
+    Raises:
+        DigestMismatch: What is stored is not what was recorded, or is gone.
+    """
+    try:
+        return await exact_request(world, manifest.run, manifest.operation)
+    except NotFound as missing:
+        problem = missing.message
+    raise DigestMismatch(
+        f"A part of what was sent is not stored any more: {problem}",
+        code="content_missing",
+        at=manifest.operation,
+    )
+
+
+class Planned(TypedDict):
+    """What went into a dispatch, by kind, and what stayed out."""
+
+    blocks: list[dict[str, Any]]
+    transcript: dict[str, int]
+    left_out: dict[str, int]
+
+
+async def planned(world: World, manifest: Manifest) -> Planned:
+    """Return the plan of a dispatch, made again from what is stored."""
+    store = world.store
+    conversation = await store.conversation(manifest.conversation)
+    path = await store.path(manifest.conversation, manifest.base_leaf)
+    deleted = await store.deletions_at(manifest.conversation, manifest.conversation_revision)
+    # Its input may have failed since; it was pending when it was sent.
+    line = [*visible(path[:-1], deleted), path[-1]]
+    target = await Targets(world).of_manifest(manifest, conversation)
+    trace = planner.plan(line, target.policy, target.tools).trace
+    kept = {message.id for message in line}
+    return Planned(
+        blocks=[{"kind": b.kind, "count": b.count, "cacheable": b.cacheable} for b in trace],
+        transcript=dict(
+            Counter(
+                f"{m.role} {type(block).__struct_config__.tag}" for m in line for block in m.blocks
+            )
+        ),
+        left_out=dict(
+            Counter(
+                "deleted" if message.id in deleted else f"status {message.status}"
+                for message in path
+                if message.id not in kept
+            )
+        ),
+    )

@@ -61,7 +61,7 @@ async def settle_unknown(world: World, attempt: Attempt) -> recovery.NextAction:
     )
     match action:
         case recovery.ConfirmEnded(proof):
-            await _ended(world, attempt, proof)
+            await confirm_ended(world, attempt, proof)
         case recovery.QueryHandle() | recovery.ReplayRequest():
             pass  # no profile of this release has either rung
         case recovery.WaitUntil() | recovery.AskOperator():
@@ -71,7 +71,8 @@ async def settle_unknown(world: World, attempt: Attempt) -> recovery.NextAction:
     return action
 
 
-async def _ended(world: World, attempt: Attempt, proof: str) -> None:
+async def confirm_ended(world: World, attempt: Attempt, proof: str) -> None:
+    """Record why nothing of the attempt can reach us any more, and let its run go on or end."""
     ended = await world.store.do(
         End(
             conversation=attempt.conversation,

@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
 
 from antiphon.engine.engine import Engine
 from antiphon.server import health, resources
+from antiphon.server.body import answer
 from antiphon.server.edge import Edge
+from antiphon.server.endpoints import Endpoint
 from antiphon.server.faults import Faults, routing_fault
 from antiphon.server.limits import LOOPBACK, Limits
+from antiphon.server.openapi import PATH as DOCUMENT
+from antiphon.server.openapi import document
 from antiphon.server.principals import Principals
 from antiphon.server.sse import Streams
+
+
+def endpoints() -> list[Endpoint]:
+    """Return every endpoint there is, of every API."""
+    routes: list[Endpoint] = [*health.routes, *resources.routes]
+
+    async def describe(request: Request) -> Response:
+        """Return this document."""
+        return answer(document(routes))
+
+    routes.append(Endpoint("GET", DOCUMENT, describe, answer=dict[str, Any]))
+    return routes
 
 
 def build(engine: Engine) -> Starlette:
@@ -21,8 +41,9 @@ def build(engine: Engine) -> Starlette:
     `app.state.streams.close()` ends every open stream in good order.
     """
     settings = engine.world.settings
+    routes = endpoints()
     app = Starlette(
-        routes=[*health.routes, *resources.routes],
+        routes=routes,
         middleware=[
             # The outermost first: what is refused by one is answered by those around it.
             Middleware(Edge, new_id=engine.world.new_id),

@@ -50,8 +50,15 @@ async def decoded(request: Request, kind: type[T]) -> T:
 
 def queried(request: Request, kind: type[T]) -> T:
     """Return the query as `kind`; words become numbers and flags where it says so."""
+    given = request.query_params.multi_items()
+    names = {name for name, _ in given}
+    if len(given) != len(names):
+        raise InvalidInput("Each parameter is given once.", at=given[-1][0])
+    nothing = next((name for name, value in given if value.lower() == "null"), None)
+    if nothing is not None:  # it would be taken for the lack of a value
+        raise InvalidInput("What is not meant is left out.", at=nothing)
     try:
-        return msgspec.convert(dict(request.query_params), kind, strict=False)
+        return msgspec.convert(dict(given), kind, strict=False)
     except msgspec.ValidationError as error:
         told = misfit(error)
     raise told

@@ -28,6 +28,7 @@ class Endpoint(Route):
         query: The type of its query.
         status: The status of success.
         media_type: The kind of the answer, where it is not JSON.
+        starts: Whether it starts a run, so that an `Idempotency-Key` makes it safe to repeat.
         right: What a key must be allowed to do.
     """
 
@@ -42,6 +43,7 @@ class Endpoint(Route):
         query: type[msgspec.Struct] | None = None,
         status: int = 200,
         media_type: str = "application/json",
+        starts: bool = False,
         right: Right | None = None,
     ) -> None:
         super().__init__(path, handler, methods=[method])
@@ -52,7 +54,15 @@ class Endpoint(Route):
         self.query = query
         self.status = status
         self.media_type = media_type
+        self.starts = starts
         self.right = right or (Right.READ if method == "GET" else Right.WRITE)
+
+    @property
+    def needs_body(self) -> bool:
+        """Whether there is a field that every body has to have."""
+        return self.body is not None and any(
+            field.required for field in msgspec.structs.fields(self.body)
+        )
 
     @property
     def summary(self) -> str:

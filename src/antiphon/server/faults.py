@@ -15,6 +15,7 @@ import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from antiphon.errors import (
@@ -178,7 +179,9 @@ async def routing_fault(request: Request, error: Exception) -> Response:
     """Answer for what the router says: no such path, or not by this method."""
     assert isinstance(error, HTTPException)
     told: AntiphonError
+    headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        headers["Allow"] = ", ".join(sorted(_methods(request)))
         told = InvalidInput(
             f"{request.url.path} does not take {request.method}.", code="method_not_allowed"
         )
@@ -186,7 +189,17 @@ async def routing_fault(request: Request, error: Exception) -> Response:
         told = NotFound("There is nothing at this path.", code="not_found", at=request.url.path)
     else:
         told = InvalidInput(error.detail, code="bad_request")
-    return fault(request.scope, told, dict(error.headers or {}))
+    return fault(request.scope, told, headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """Return every method that the path takes; the router tells of one route's only."""
+    return {
+        method
+        for route in request.app.routes
+        if isinstance(route, Route) and route.path_regex.match(request.url.path)
+        for method in route.methods or ()
+    }
 
 
 class Faults:

@@ -13,7 +13,7 @@ from antiphon.core.ids import ConversationId, MessageId, OperationId, RunId
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import Conversation, Run
 from antiphon.engine.engine import Engine
-from antiphon.errors import NotFound
+from antiphon.errors import InvalidInput, NotFound
 from antiphon.server.body import engine_of
 from antiphon.server.principals import Principal, principal_of
 
@@ -32,6 +32,11 @@ class View:
         if row.tenant != self.principal.tenant:
             raise NotFound("There is no such conversation.", at=conversation)
         return row
+
+    async def sees(self, conversation: ConversationId) -> bool:
+        """Return whether a conversation, which exists, is the tenant's."""
+        row = await self._store.conversation(conversation)
+        return row.tenant == self.principal.tenant
 
     async def conversations(
         self, *, limit: int, before: ConversationId | None
@@ -57,8 +62,24 @@ class View:
             raise NotFound("There is no such operation.", at=operation) from None
         return manifest
 
-    async def message(self, conversation: str, message: str) -> Message:
-        """Return one message of a conversation. Raises `NotFound`."""
+    async def message(self, message: str, conversation: str | None = None) -> Message:
+        """Return one message, found by its id alone where no conversation is named.
+
+        Raises:
+            NotFound: There is none.
+            InvalidInput: `ambiguous`: clients choose ids, and several conversations have this.
+        """
+        if conversation is None:
+            homes = await self._store.homes(self.principal.tenant, MessageId(message))
+            if not homes:
+                raise NotFound("There is no such message.", at=message)
+            if len(homes) > 1:
+                raise InvalidInput(
+                    "Several conversations have a message of this id: name one, by ?conversation=.",
+                    code="ambiguous",
+                    at=message,
+                )
+            return await self._store.message(homes[0], MessageId(message))
         row = await self.conversation(conversation)
         return await self._store.message(row.id, MessageId(message))
 

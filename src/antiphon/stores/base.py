@@ -81,6 +81,9 @@ class Store(Protocol):
     async def has_message(self, tenant: TenantId, message: MessageId) -> bool:
         """Return whether any conversation of the tenant holds a message of this id."""
 
+    async def homes(self, tenant: TenantId, message: MessageId) -> list[ConversationId]:
+        """Return the tenant's conversations that hold a message of this id, at most two."""
+
     async def path(
         self,
         conversation: ConversationId,

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from antiphon.cli.chat.session import Session
-from antiphon.cli.lookup import dispatched, find, verified_request
+from antiphon.cli.lookup import dispatched, find
 from antiphon.cli.view.run import timeline
 from antiphon.cli.view.text import clip, harmless, one_line, screen_width, short, table
 from antiphon.cli.view.tree import gist
 from antiphon.core.blocks import Message, Status
 from antiphon.core.records import Conversation, Run
 from antiphon.core.tree import siblings
-from antiphon.engine.explain import explain
+from antiphon.engine.explain import explain, verified_request
 from antiphon.engine.models import REHEARSAL
 from antiphon.errors import InvalidInput, NotFound, Refused
 

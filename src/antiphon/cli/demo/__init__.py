@@ -25,7 +25,6 @@ from typing import Any, Final
 import click
 
 from antiphon.cli.demo.claims import LAST_TURN, LONG_TURN, TOOL_TURN, Claim, Facts, judge
-from antiphon.cli.lookup import verified_request
 from antiphon.cli.opening import reading, run
 from antiphon.cli.output import json_option, print_json
 from antiphon.cli.view.run import explained
@@ -34,6 +33,7 @@ from antiphon.core.dispatch import ACTIVE
 from antiphon.core.ids import LOCAL_TENANT
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import Attempt, Run
+from antiphon.engine.explain import verified_request
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.errors import InternalError

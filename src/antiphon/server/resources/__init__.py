@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final
 
 from antiphon.server.endpoints import Endpoint
-from antiphon.server.resources import conversations, events, messages, runs
+from antiphon.server.resources import conversations, dispatches, events, messages, runs
 
 routes: Final[list[Endpoint]] = [
     *conversations.routes,
     *events.routes,
     *messages.routes,
     *runs.routes,
+    *dispatches.routes,
 ]

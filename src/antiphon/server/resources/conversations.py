@@ -129,7 +129,7 @@ async def _tree(request: Request) -> Response:
 async def _siblings(request: Request) -> Response:
     """Return the alternatives to one message."""
     query = queried(request, OfMessage)
-    message = await view_of(request).message(request.path_params["conversation"], query.message)
+    message = await view_of(request).message(query.message, request.path_params["conversation"])
     store = engine_of(request).world.store
     children = await store.children(message.conversation, message.parent)
     return answer(Siblings(message=message.id, siblings=siblings(message, children)))

@@ -35,7 +35,7 @@ class After(Query, frozen=True, kw_only=True):
     after: Annotated[int, Meta(ge=0)] = 0
 
 
-class Numbered(msgspec.Struct, frozen=True, kw_only=True):
+class Numbered(msgspec.Struct, frozen=True, kw_only=True, tag="durable", tag_field="type"):
     """A durable event with its number, which is the cursor to come back with."""
 
     seq: int

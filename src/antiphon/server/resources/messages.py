@@ -8,19 +8,24 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.core.blocks import Audio, File, Image, Role, Text
-from antiphon.core.ids import MessageId
+from antiphon.core.blocks import Audio, File, Image, Message, Role, Text
+from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.manifest import ToolDeclaration
-from antiphon.core.records import Run
+from antiphon.core.records import Conversation, Run
 from antiphon.engine.engine import Ask
-from antiphon.server.body import Body, answer, decoded, engine_of
+from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
 from antiphon.server.endpoints import Endpoint
-from antiphon.server.idempotency import start_key
 from antiphon.server.principals import Right, principal_of
 from antiphon.server.resources.conversations import ONE
 from antiphon.server.scope import view_of
+from antiphon.server.starting import alone, start_key
 
-Content: TypeAlias = str | tuple[Text | Image | Audio | File, ...]
+Said: TypeAlias = Annotated[str, Meta(extra_json_schema={"minLength": 1})]
+Blocks: TypeAlias = Annotated[
+    tuple[Text | Image | Audio | File, ...], Meta(extra_json_schema={"minItems": 1})
+]
+# That something has to be said is for the engine to judge, which has a code of its own for it.
+Content: TypeAlias = Said | Blocks
 
 
 class Asking(Body, frozen=True, kw_only=True):
@@ -46,6 +51,19 @@ class NewMessage(Asking, frozen=True, kw_only=True):
     parent: MessageId | None = None
 
 
+class Edit(Asking, frozen=True, kw_only=True):
+    """What is said instead, and what its run is asked to do."""
+
+    content: Content
+    id: MessageId | None = None
+
+
+class Of(Query, frozen=True, kw_only=True):
+    """Of which conversation, where several have a message of this id; it also spares a search."""
+
+    conversation: ConversationId | None = None
+
+
 def ask_of(request: Request, asking: Asking) -> Ask:
     """Return what a run is asked to do, where whoever asks may ask it."""
     if asking.instructions is not None:
@@ -57,6 +75,7 @@ def ask_of(request: Request, asking: Asking) -> Ask:
         tool_choice=asking.tool_choice,
         temperature=asking.temperature,
         max_output_tokens=asking.max_output_tokens,
+        alone=alone(request),
     )
 
 
@@ -73,9 +92,78 @@ async def _send(request: Request) -> Response:
         key=await start_key(request),
         role=Role.USER,
     )
+    return _started(run)
+
+
+async def _keep(request: Request) -> Response:
+    """Keep the text of a canceled answer as a message of its own, and look at it."""
+    source = await _named(request)
+    engine = engine_of(request)
+    row = await engine.keep(source.conversation, source.id)
+    assert row.head is not None
+    return answer(await engine.world.store.message(row.id, row.head), 201)
+
+
+async def _edit(request: Request) -> Response:
+    """Say something else in place of a user message; the old one and its answers stay."""
+    old = await _named(request)
+    edit = await decoded(request, Edit)
+    run = await engine_of(request).edit(
+        old.conversation,
+        old.id,
+        edit.content,
+        ask_of(request, edit),
+        message=edit.id,
+        key=await start_key(request),
+    )
+    return _started(run)
+
+
+async def _regenerate(request: Request) -> Response:
+    """Ask for another answer beside this one; it stays."""
+    old = await _named(request)
+    asking = await decoded(request, Asking)
+    run = await engine_of(request).regenerate(
+        old.conversation, old.id, ask_of(request, asking), key=await start_key(request)
+    )
+    return _started(run)
+
+
+async def _delete(request: Request) -> Response:
+    """Skip a message on every line from now on; calls go with their results."""
+    old = await _named(request)
+    return answer(await engine_of(request).delete(old.conversation, [old.id]))
+
+
+async def _named(request: Request) -> Message:
+    """Return the message in the path, of the conversation in the query where one is named."""
+    query = queried(request, Of)
+    return await view_of(request).message(request.path_params["message"], query.conversation)
+
+
+def _started(run: Run) -> Response:
     return answer(run, 202, {"location": f"/antiphon/v1/runs/{run.id}"})
 
 
+ITSELF: Final = "/antiphon/v1/messages/{message}"
+
 routes: Final = [
-    Endpoint("POST", ONE + "/messages", _send, body=NewMessage, answer=Run, status=202),
+    Endpoint(
+        "POST", ONE + "/messages", _send, body=NewMessage, answer=Run, status=202, starts=True
+    ),
+    Endpoint("POST", ITSELF + "/keep", _keep, query=Of, answer=Message, status=201),
+    Endpoint(
+        "POST", ITSELF + "/edit", _edit, query=Of, body=Edit, answer=Run, status=202, starts=True
+    ),
+    Endpoint(
+        "POST",
+        ITSELF + "/regenerate",
+        _regenerate,
+        query=Of,
+        body=Asking,
+        answer=Run,
+        status=202,
+        starts=True,
+    ),
+    Endpoint("DELETE", ITSELF, _delete, query=Of, answer=Conversation),
 ]

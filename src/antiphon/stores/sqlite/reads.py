@@ -186,6 +186,17 @@ def has_message(db: sqlite3.Connection, tenant: TenantId, message: MessageId) ->
     return bool(row[0])
 
 
+def homes(db: sqlite3.Connection, tenant: TenantId, message: MessageId) -> list[ConversationId]:
+    """Return the tenant's conversations that hold a message of this id, at most two."""
+    rows = db.execute(
+        """SELECT c.id FROM conversation AS c
+        CROSS JOIN message AS m ON m.place >> 32 = c.number AND m.id = ?
+        WHERE c.tenant = ? LIMIT 2""",
+        (message, tenant),
+    )
+    return [row[0] for row in rows]
+
+
 def tree(db: sqlite3.Connection, conversation: ConversationId) -> list[Message]:
     """Return every message."""
     at = number(db, conversation)

@@ -186,6 +186,10 @@ class SqliteStore:
         """Return whether any conversation of the tenant holds a message of this id."""
         return await self._readers.read(lambda db: reads.has_message(db, tenant, message))
 
+    async def homes(self, tenant: TenantId, message: MessageId) -> list[ConversationId]:
+        """Return the tenant's conversations that hold a message of this id, at most two."""
+        return await self._readers.read(lambda db: reads.homes(db, tenant, message))
+
     async def path(
         self,
         conversation: ConversationId,

@@ -43,7 +43,10 @@ def start(tx: Transaction, command: StartRun) -> Run | Denied:
         return tx.run_at(known).record(_home(tx, c, known))
     if command.refusal is not None:
         return Denied(command.refusal)
-    queued = sum(run.status == RunStatus.QUEUED for run in tx.open_runs(c))
+    others = [RunStatus(run.status) for run in tx.open_runs(c)]
+    if command.alone and any(status is not RunStatus.WAITING for status in others):
+        return Denied("conversation_busy")
+    queued = others.count(RunStatus.QUEUED)
     if queued >= command.max_queued:
         return Denied("queue_full")
     seq = tx.tell(command, c.number, RunChanged(run=command.run, status=RunStatus.QUEUED))

@@ -1,4 +1,4 @@
-"""Start-idempotency: the same call again is the same run."""
+"""What a call that starts a run says beside its body: its key, and what to do where one works."""
 
 from __future__ import annotations
 
@@ -14,7 +14,20 @@ from antiphon.server.principals import principal_of
 
 KEPT_MS: Final = 24 * 3600 * 1000
 HEADER: Final = "idempotency-key"
+BUSY: Final = "antiphon-when-busy"
 LONGEST: Final = 255
+
+
+def alone(request: Request) -> bool:
+    """Return whether the run is to be refused, instead of queued, where another one works.
+
+    Raises:
+        InvalidInput: The header says neither.
+    """
+    word = request.headers.get(BUSY, "queue")
+    if word not in ("queue", "refuse"):
+        raise InvalidInput("It is queue or refuse.", at=BUSY)
+    return word == "refuse"
 
 
 async def start_key(request: Request) -> StartKey | None:
