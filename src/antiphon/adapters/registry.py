@@ -13,6 +13,7 @@ from antiphon.adapters.base import Adapter
 from antiphon.adapters.openai_chat import OpenAIChat
 from antiphon.adapters.openai_chat.dialects import DIALECTS as CHAT
 from antiphon.adapters.openai_chat.dialects import OPENAI
+from antiphon.adapters.openai_responses import OpenAIResponses
 from antiphon.errors import InvalidInput
 
 KNOWN: Final = (
@@ -36,6 +37,7 @@ KNOWN: Final = (
 
 DIALECTS: Final[Mapping[str, Callable[[Mapping[str, object]], Adapter]]] = {
     "anthropic": Anthropic,
+    "openai-responses": OpenAIResponses,
 }
 """Dialects that are spoken by one provider only."""
 

@@ -261,8 +261,8 @@ class Assembler:
             held = _Text(Channel.REASONING)
             if not self._place(block, held):
                 return
-        if type(held) is _Text and held.channel is not Channel.REASONING:
-            self._fail("malformed_event", f"Block {block} is plain text and can keep no state.")
+        if type(held) is _Text and held.channel is Channel.REFUSAL:
+            self._fail("malformed_event", f"Block {block} is a refusal and can keep no state.")
         elif held.opaque == opaque:
             self._duplicates += 1
         elif held.opaque is not None:
@@ -536,7 +536,7 @@ def _block(held: _Text) -> Block:
     text = "".join(held.parts)
     match held.channel:
         case Channel.TEXT:
-            return Text(text=text)
+            return Text(text=text, opaque=held.opaque)
         case Channel.REASONING:
             return Reasoning(text=text, opaque=held.opaque)
         case Channel.REFUSAL:

@@ -98,9 +98,13 @@ class Opaque(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Text(_Block, frozen=True, kw_only=True, tag="text"):
-    """Plain text, whatever it looks like: `assistant: yes` in it is never a role."""
+    """Plain text, whatever it looks like: `assistant: yes` in it is never a role.
+
+    `opaque` is what a provider wants back with a text of its model's.
+    """
 
     text: str
+    opaque: Opaque | None = None
 
 
 class Image(_Block, frozen=True, kw_only=True, tag="image"):

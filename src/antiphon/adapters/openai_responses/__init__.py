@@ -1,0 +1,87 @@
+"""OpenAI Responses, and every server that speaks it. Version 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from antiphon.adapters.base import HttpVerdict, Parsed, Reader
+from antiphon.adapters.openai_responses import errors, kept, parse, read
+from antiphon.adapters.openai_responses.profile import (
+    OPENAI_RESPONSES,
+    WIRE_FACTS,
+    Wire,
+    with_wire_facts,
+)
+from antiphon.adapters.openai_responses.render import ResponsesLine
+from antiphon.core.digests import NO_KEY, digest
+from antiphon.core.findings import Finding
+from antiphon.core.ids import ConversationId
+from antiphon.core.manifest import Policy, ToolDeclaration
+from antiphon.core.profile import with_facts
+from antiphon.core.recovery import Rung
+from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
+
+VERSION: Final = 1
+
+
+class OpenAIResponses:
+    """The dialect at version 1, with the facts of one model.
+
+    Args:
+        facts: What is known of the model beyond the dialect: `antiphon.core.profile.FACTS`, and
+            how a request is spelled: `profile.Wire`.
+
+    Raises:
+        InvalidInput: `unknown_fact` or `bad_fact`.
+    """
+
+    version: Final = VERSION
+    recovery: Final = (Rung.CONNECTION, Rung.DEADLINE)
+    closing_ends: Final = True
+    name: Final = OPENAI_RESPONSES.name
+
+    def __init__(self, facts: Mapping[str, object] | None = None) -> None:
+        facts = facts or {}
+        spelling = {name: value for name, value in facts.items() if name in WIRE_FACTS}
+        rest = {name: value for name, value in facts.items() if name not in WIRE_FACTS}
+        self.profile: Final = with_facts(OPENAI_RESPONSES, rest)
+        self._wire = with_wire_facts(Wire(), spelling)
+        stored = msgspec.json.encode((VERSION, self.profile, self._wire), order="deterministic")
+        self.digest: Final = digest(NO_KEY, "adapter", stored)
+
+    def line(
+        self,
+        policy: Policy,
+        tools: Sequence[ToolDeclaration],
+        *,
+        key: bytes,
+        conversation: ConversationId | None = None,
+    ) -> ResponsesLine:
+        """Return an empty line for requests of this policy and these tools."""
+        return ResponsesLine(
+            self.profile, self._wire, policy, tools, key=key, conversation=conversation
+        )
+
+    def reader(self, content_type: str, limits: Limits = DEFAULT_LIMITS) -> Reader:
+        """Return a reader for an answer of this content type, no larger than `limits`."""
+        return read.Reader(content_type, limits)
+
+    def classify(
+        self, status: int, headers: Mapping[str, str], body: bytes, now_ms: int
+    ) -> HttpVerdict:
+        """Return what an answer with a status other than 200 means."""
+        return errors.classify(status, headers, body, now_ms)
+
+    def parse(self, request: Mapping[str, object]) -> Parsed:
+        """Return a client's request as our graph."""
+        return parse.parse(request)
+
+    def compare(self, parsed: Parsed, stored: Mapping[str, object]) -> tuple[Finding, ...]:
+        """Return what of the items that belong together was torn apart."""
+        return tuple(kept.findings(parsed, stored))
+
+
+__all__ = ["OpenAIResponses"]

@@ -1,0 +1,530 @@
+"""A client's Responses request as our graph, each block with its place in the request.
+
+Nothing is judged here but shape: what cannot be an item at all becomes a finding, so that one
+pass shows everything that is wrong. Items that stand together and are the model's become one
+message, as one answer had made them. What a request only names, because the provider keeps it,
+is legal and cannot be carried; outputs that may answer a call in there are no orphans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from antiphon.adapters.base import Parsed
+from antiphon.adapters.openai_responses.items import State
+from antiphon.adapters.openai_responses.profile import OPENAI_RESPONSES
+from antiphon.adapters.parsing import DATA_URL, Malformed, encode, type_name
+from antiphon.core.blocks import (
+    Block,
+    File,
+    Image,
+    Message,
+    Opaque,
+    Origin,
+    Reasoning,
+    Refusal,
+    ResultPart,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    Trust,
+    Unknown,
+    block_id,
+    default_trust,
+)
+from antiphon.core.findings import Finding
+from antiphon.core.ids import CallId, ConversationId, MessageId
+from antiphon.core.manifest import Policy, ToolDeclaration
+from antiphon.errors import InvalidInput
+
+REQUEST: Final = ConversationId("request")
+INSTRUCTIONS: Final = MessageId("instructions")
+ROLES: Final[Mapping[str, Role]] = {
+    word.value: word for word in (Role.USER, Role.ASSISTANT, Role.SYSTEM, Role.DEVELOPER)
+}
+KEPT_THERE: Final = ("previous_response_id", "conversation", "prompt")
+"""Fields that name what the provider keeps, instead of sending it."""
+
+POLICY_FIELDS: Final = frozenset(
+    {"model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "stream"}
+    | {"max_output_tokens", "temperature", "stream_options", "background", *KEPT_THERE}
+)
+SETTINGS: Final = frozenset({"additional_tools", "configuration_update", "compaction_trigger"})
+"""Items that say nothing, and change what is asked for."""
+
+NOT_CARRIED: Final = "(not carried)"
+ELSEWHERE: Final = "not_carried"
+"""Stands for the tool of a call that is not in the request."""
+
+WORK: Final = frozenset(
+    {"file_search_call", "web_search_call", "image_generation_call", "code_interpreter_call"}
+    | {"mcp_list_tools", "mcp_call", "mcp_approval_request", "mcp_approval_response"}
+    | {"tool_search_call", "tool_search_output", "compaction", "program", "program_output"}
+    | {"item_reference"}
+)
+"""Items of what the provider does by itself, or keeps: they go back as they came."""
+
+CLIENTS_OWN: Final = frozenset(
+    {"custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call"}
+)
+"""Calls for the client that are none of a function; each has an output named like it."""
+
+
+def parse(request: Mapping[str, object]) -> Parsed:
+    """Return `request` as our graph.
+
+    Raises:
+        InvalidInput: Its input is neither text nor an array, or an option is of the wrong type.
+    """
+    reader = _Reader()
+    reader.instructions(request.get("instructions"))
+    given = request.get("input")
+    match given:
+        case str():
+            reader.message("input", {"role": "user", "content": given})
+        case list():
+            for number, item in enumerate(given):
+                reader.message(f"input[{number}]", item, last=number == len(given) - 1)
+        case None:
+            pass
+        case _:
+            raise InvalidInput(
+                f"input is a string or an array, not {type_name(given)}.",
+                code="wrong_shape",
+                at="input",
+            )
+    kept = [name for name in KEPT_THERE if request.get(name) is not None]
+    reader.finish(kept, said=bool(given))
+    tools = tuple(reader.tools(request.get("tools")))
+    return Parsed(
+        messages=tuple(reader.messages),
+        tools=tools,
+        policy=_policy(request),
+        findings=tuple(reader.findings),
+        places=reader.places,
+        uncarried=tuple(reader.uncarried),
+    )
+
+
+class _Reader:
+    """Collects what is read, so that one unreadable item does not hide the others."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.findings: list[Finding] = []
+        self.places: dict[str, str] = {}
+        self.uncarried: list[str] = []
+        self._position = 0
+        self._group: list[tuple[Block, str]] | None = None  # of the model, not whole yet
+        self._group_at = ""
+        self._named = False  # whether an item only names what the provider keeps
+
+    def instructions(self, value: object) -> None:
+        """Read the text that stands before the input."""
+        if isinstance(value, str) and value:
+            self._say(INSTRUCTIONS, Role.SYSTEM, [(Text(text=value), "instructions")])
+        elif isinstance(value, list) and value:
+            self.uncarried.append("instructions")
+        elif value and not isinstance(value, str):
+            raise InvalidInput(
+                f"instructions is a string, not {type_name(value)}.",
+                code="wrong_shape",
+                at="instructions",
+            )
+
+    def message(self, at: str, item: object, *, last: bool = True) -> None:
+        """Read one item at `at`."""
+        try:
+            self._item(at, item, last=last)
+        except Malformed as problem:
+            self._find(problem.code, at + problem.at, str(problem))
+            self._stand_in(at, item)
+
+    def finish(self, kept: Sequence[str], *, said: bool) -> None:
+        """End the last group, and take account of what the provider keeps, by these fields."""
+        self._flush()
+        self.uncarried += kept
+        if "previous_response_id" in kept and "conversation" in kept:
+            self._find(
+                "malformed_item",
+                "previous_response_id",
+                "A request goes on from a response or in a conversation, not both. Name one.",
+                first=True,
+            )
+        if kept or self._named:
+            self._stand_for_what_is_kept(kept)
+        elif not said:
+            self._find(
+                "empty_sequence", "input", "There is nothing to answer. Give the user's message."
+            )
+        self._point_at_open_calls()
+
+    def _find(self, code: str, at: str, message: str, *, first: bool = False) -> None:
+        position = -1 if first else self._position
+        self.findings.append(Finding(code=code, at=at, position=position, message=message))
+
+    def _stand_in(self, at: str, item: object) -> None:
+        """Let a result that cannot be read answer its call: it is wrong, not missing."""
+        match item:
+            case {"type": "function_call_output", "call_id": str(call_id)} if call_id:
+                self._flush()
+                self._say(MessageId(at), Role.TOOL, [(ToolResult(call_id=CallId(call_id)), at)])
+            case _:
+                pass
+
+    def _stand_for_what_is_kept(self, kept: Sequence[str]) -> None:
+        """Put one message first, for all that the provider keeps: it makes the calls answered here."""
+        made = {call.call_id for message in self.messages for call in message.calls}
+        answered = (r.call_id for message in self.messages for r in message.results)
+        orphans = [call_id for call_id in dict.fromkeys(answered) if call_id not in made]
+        calls: list[Block] = [
+            ToolCall(call_id=c, name=ELSEWHERE, arguments="{}") for c in orphans
+        ]
+        if not calls and self.messages:
+            return
+        stands = kept[0] if kept else "input"
+        before = self.messages
+        self.messages = []
+        self._say(MessageId(stands), Role.ASSISTANT, [(b, stands) for b in calls or [_work({})]])
+        first = self.messages[0].id
+        for message in before[:1]:
+            self.messages.append(msgspec.structs.replace(message, parent=first))
+        self.messages += before[1:]
+
+    def _point_at_open_calls(self) -> None:
+        """Let what is said of a message of calls be said at the first that has no result."""
+        answered = {r.call_id for message in self.messages for r in message.results}
+        for message in self.messages:
+            calls = [n for n, block in enumerate(message.blocks) if isinstance(block, ToolCall)]
+            open_ones = [n for n in calls if message.blocks[n].call_id not in answered]  # type: ignore[union-attr]
+            for order in (open_ones or calls)[:1]:
+                self.places[message.id] = self.places[block_id(message.id, order)]
+
+    # Items.
+
+    def _item(self, at: str, item: object, *, last: bool) -> None:
+        if not isinstance(item, dict):
+            raise Malformed("", f"An item is an object, not {type_name(item)}.")
+        match item.get("type", "message" if "role" in item else "item_reference"):
+            case "message":
+                self._message(at, item)
+            case "function_call":
+                self._add(at, self._call(at, item))
+            case "function_call_output":
+                self._flush()
+                self._say(MessageId(at), Role.TOOL, [(self._result(at, item), at)])
+            case "reasoning":
+                self._add(at, _reasoning(item))
+            case "item_reference" if not isinstance(item.get("id"), str):
+                raise Malformed("", "An item says its type, and a message its role.")
+            case str(kind) if kind in WORK:
+                self._named = self._named or kind == "item_reference"
+                if kind == "item_reference" or kind.startswith("mcp_approval"):
+                    self.uncarried.append(at)
+                self._add(at, _work(item))
+            case str(kind) if kind.removesuffix("_output") in CLIENTS_OWN:
+                self._clients_own(at, item, kind)
+            case str(kind) if kind in SETTINGS:
+                self._setting(at, item, kind, last=last)
+            case str(kind):
+                self._add(at, Unknown(name=kind, value=msgspec.Raw(encode(item))))
+            case _:
+                raise Malformed("", "The type of an item is a string.")
+
+    def _message(self, at: str, item: Mapping[str, object]) -> None:
+        word = item.get("role")
+        role = ROLES.get(word) if isinstance(word, str) else None
+        if role is None:
+            raise Malformed(
+                "", f"There is no role {word!r}; known are {', '.join(ROLES)}.", "role_unsupported"
+            )
+        content = item.get("content")
+        state = _state(item) if role is Role.ASSISTANT else None
+        placed: list[tuple[Block, str]]
+        if isinstance(content, str):
+            placed = [(Text(text=content, opaque=state), at)]
+        elif isinstance(content, list):
+            placed = [
+                (self._part(at, f".content[{number}]", part, role, state), at)
+                for number, part in enumerate(content)
+            ]
+            if len(placed) > 1 or role is not Role.ASSISTANT:
+                placed = [(b, f"{at}.content[{n}]") for n, (b, _) in enumerate(placed)]
+        else:
+            raise Malformed(
+                ".content", f"Content is a string or an array, not {type_name(content)}."
+            )
+        if role is Role.ASSISTANT:
+            for block, place in placed:
+                self._add(place, block)
+            if not placed:
+                self._begin(at)
+        else:
+            self._flush()
+            self._say(MessageId(at), role, placed)
+
+    def _part(
+        self, at: str, place: str, part: object, role: Role, state: Opaque | None = None
+    ) -> Block:
+        if not isinstance(part, dict):
+            raise Malformed(place, f"A content part is an object, not {type_name(part)}.")
+        kind = part.get("type")
+        models = kind in ("output_text", "refusal")
+        if isinstance(kind, str) and models is not (role is Role.ASSISTANT):
+            known = kind.startswith("input_") or models
+            if known:
+                raise Malformed(
+                    place,
+                    f"A {kind} part is no content of {role} messages: what the model says is "
+                    "output_text and refusal, what it is told is input_text, input_image, input_file.",
+                    "block_not_allowed",
+                )
+        match part:
+            case {"type": "input_text", "text": str(text)}:
+                return Text(text=text)
+            case {"type": "output_text", "text": str(text)}:
+                return Text(text=text, opaque=state)
+            case {"type": "refusal", "refusal": str(text)}:
+                return Refusal(text=text)
+            case {"type": "input_image", "image_url": str(url), **more}:
+                return _image(url, more.get("detail"))
+            case {"type": "input_image", "file_id": str()}:
+                self.uncarried.append(at + place)
+                return Image(url=NOT_CARRIED)
+            case {"type": "input_file", "file_url": str()}:
+                self.uncarried.append(at + place)
+                return File(file_id=NOT_CARRIED)
+            case {"type": "input_file", **fields} if fields.get("file_id") or fields.get(
+                "file_data"
+            ):
+                return _file(fields)
+            case {
+                "type": ("input_text" | "output_text" | "refusal" | "input_image" | "input_file")
+            }:
+                raise Malformed(place, f"This {kind} part lacks what a part of its kind holds.")
+            case {"type": str(name)}:
+                return Unknown(name=name, value=msgspec.Raw(encode(part)))
+            case _:
+                raise Malformed(place, "A content part says its type.")
+
+    def _call(self, at: str, item: Mapping[str, object]) -> ToolCall:
+        match item:
+            case {"call_id": str(call_id), "name": str(name), "arguments": str(arguments)}:
+                return ToolCall(
+                    call_id=CallId(call_id), name=name, arguments=arguments, opaque=_state(item)
+                )
+            case {"arguments": value} if not isinstance(value, str):
+                raise Malformed(
+                    ".arguments",
+                    f"Arguments are JSON as a string, not {type_name(value)}. Encode them once more.",
+                )
+            case _:
+                raise Malformed("", "A function_call has call_id, name and arguments.")
+
+    def _result(self, at: str, item: Mapping[str, object]) -> ToolResult:
+        call_id, output = item.get("call_id"), item.get("output")
+        if not isinstance(call_id, str) or not call_id:
+            raise Malformed("", "An output names the call that it answers, in call_id.")
+        parts: list[ResultPart] = []
+        if isinstance(output, str):
+            parts.append(Text(text=output))
+        elif isinstance(output, list):
+            for number, part in enumerate(output):
+                place = f".output[{number}]"
+                block = self._part(at, place, part, Role.TOOL)
+                if not isinstance(block, ResultPart):
+                    raise Malformed(place, "An output holds text, images and files.")
+                parts.append(block)
+        else:
+            raise Malformed(
+                ".output", f"An output is a string or an array, not {type_name(output)}."
+            )
+        return ToolResult(call_id=CallId(call_id), content=tuple(parts))
+
+    def _clients_own(self, at: str, item: Mapping[str, object], kind: str) -> None:
+        """Read a call that is none of a function, or its output: paired like one."""
+        self.uncarried.append(at)
+        call_id = item.get("call_id")
+        if not isinstance(call_id, str) or not call_id:
+            raise Malformed("", f"A {kind} names its call, in call_id.")
+        if kind.endswith("_output"):
+            self._flush()
+            result = ToolResult(call_id=CallId(call_id), content=(Text(text=NOT_CARRIED),))
+            self._say(MessageId(at), Role.TOOL, [(result, at)])
+        else:
+            arguments = encode(item).decode()
+            self._add(
+                at,
+                ToolCall(
+                    call_id=CallId(call_id), name=kind, arguments=arguments, opaque=_state(item)
+                ),
+            )
+
+    def _setting(self, at: str, item: Mapping[str, object], kind: str, *, last: bool) -> None:
+        self.uncarried.append(at)
+        if kind == "compaction_trigger" and not last:
+            raise Malformed("", "A compaction_trigger is the last item of all.", "item_order")
+        if kind == "additional_tools" and item.get("role", "developer") != "developer":
+            raise Malformed(
+                "", "Additional tools come from the developer only.", "role_unsupported"
+            )
+
+    # Messages.
+
+    def _begin(self, at: str) -> list[tuple[Block, str]]:
+        if self._group is None:
+            self._group, self._group_at = [], at.partition(".")[0]
+        return self._group
+
+    def _add(self, at: str, block: Block) -> None:
+        self._begin(at).append((block, at))
+
+    def _flush(self) -> None:
+        group, self._group = self._group, None
+        if group is not None:
+            self._say(MessageId(self._group_at), Role.ASSISTANT, group)
+
+    def _say(self, name: MessageId, role: Role, placed: list[tuple[Block, str]]) -> None:
+        for order, (_, place) in enumerate(placed):
+            self.places[block_id(name, order)] = place
+        self._position += len(placed) or 1
+        self.messages.append(
+            Message(
+                id=name,
+                conversation=REQUEST,
+                parent=self.messages[-1].id if self.messages else None,
+                role=role,
+                blocks=tuple(block for block, _ in placed),
+                origin=Origin.CLIENT,
+                trust=Trust.TOOL if role is Role.TOOL else default_trust(role, Origin.CLIENT),
+            )
+        )
+
+    def tools(self, declared: object) -> Iterator[ToolDeclaration]:
+        """Yield the declarations of a request."""
+        if declared is None:
+            return
+        if not isinstance(declared, list):
+            raise InvalidInput("tools is an array.", code="wrong_shape", at="tools")
+        for number, item in enumerate(declared):
+            at = f"tools[{number}]"
+            match item:
+                case {"type": "function", "name": str(name), **more}:
+                    described, parameters = more.get("description"), more.get("parameters")
+                    strict = more.get("strict")
+                    shape = (
+                        {}
+                        if parameters is None
+                        else {"parameters": msgspec.Raw(encode(parameters))}
+                    )
+                    yield ToolDeclaration(
+                        name=name,
+                        description=described if isinstance(described, str) else "",
+                        strict=strict if isinstance(strict, bool) else None,
+                        **shape,
+                    )
+                case {"type": "function"}:
+                    raise InvalidInput(
+                        "A function is declared with its name beside its type, not in an object.",
+                        code="wrong_shape",
+                        at=at,
+                    )
+                case {"type": str()}:
+                    self.uncarried.append(at)
+                case _:
+                    raise InvalidInput("A tool says its type.", code="wrong_shape", at=at)
+
+
+def _policy(request: Mapping[str, object]) -> Policy:
+    """Return the options of a request. Those without a setting of ours are passed on as they are."""
+    extra = {k: v for k, v in request.items() if k not in POLICY_FIELDS and v is not None}
+    choice = request.get("tool_choice")
+    match choice:
+        case {"type": "function", "name": str(name)}:
+            choice = f"tool:{name}"
+        case dict():
+            extra["tool_choice"], choice = choice, None
+        case _:
+            pass
+    fields = {
+        "model": request.get("model") or "",
+        "max_output_tokens": request.get("max_output_tokens"),
+        "tool_choice": choice,
+        "parallel_tool_calls": request.get("parallel_tool_calls"),
+        "temperature": request.get("temperature"),
+        "stream": request.get("stream") or False,
+    }
+    for name, expected in POLICY_TYPES.items():
+        value = fields[name]
+        wrong = isinstance(value, bool) and expected is not bool
+        if value is not None and (wrong or not isinstance(value, expected)):
+            raise InvalidInput(
+                f"This option is not {type_name(value)}.", code="wrong_shape", at=name
+            )
+    options = {name: msgspec.Raw(encode(value)) for name, value in sorted(extra.items())}
+    return Policy(profile=OPENAI_RESPONSES.name, extra=options, **fields)  # type: ignore[arg-type]  # each was checked just above
+
+
+POLICY_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
+    "model": str,
+    "max_output_tokens": int,
+    "tool_choice": str,
+    "parallel_tool_calls": bool,
+    "temperature": (int, float),
+    "stream": bool,
+}
+
+
+def _state(item: Mapping[str, object]) -> Opaque | None:
+    """Return what goes back with a text or a call, or nothing where it came without."""
+    name, phase = item.get("id"), item.get("phase")
+    state = State(
+        id=name if isinstance(name, str) else None, phase=phase if isinstance(phase, str) else None
+    )
+    if state == State():
+        return None
+    return Opaque(profile=OPENAI_RESPONSES.name, value=msgspec.Raw(encode(state)))
+
+
+def _reasoning(item: Mapping[str, object]) -> Reasoning:
+    """Return an item of reasoning, its words for people, all of it to go back as it came."""
+    if not isinstance(item.get("summary"), list) and not isinstance(item.get("content"), list):
+        raise Malformed("", "A reasoning item holds a summary, be it an empty array.")
+    parts = [
+        part.get("text")
+        for name in ("summary", "content")
+        for part in (item.get(name) or ())  # type: ignore[attr-defined]  # one of them is a list
+        if isinstance(part, dict)
+    ]
+    words = "\n\n".join(text for text in parts if isinstance(text, str))
+    kept = Opaque(profile=OPENAI_RESPONSES.name, value=msgspec.Raw(encode(item)))
+    return Reasoning(text=words, opaque=kept)
+
+
+def _work(item: Mapping[str, object]) -> Reasoning:
+    kept = Opaque(profile=OPENAI_RESPONSES.name, value=msgspec.Raw(encode(item)), work=True)
+    return Reasoning(opaque=kept)
+
+
+def _image(url: str, detail: object) -> Image:
+    match = DATA_URL.fullmatch(url)
+    seen = detail if isinstance(detail, str) else None
+    if match is None:
+        return Image(url=url, detail=seen)
+    return Image(media_type=match[1], data=match[2], detail=seen)
+
+
+def _file(fields: Mapping[object, object]) -> File:
+    name, data, filename = (fields.get(k) for k in ("file_id", "file_data", "filename"))
+    match = DATA_URL.fullmatch(data) if isinstance(data, str) else None
+    whole = match[2] if match else data
+    return File(
+        file_id=name if isinstance(name, str) else None,
+        filename=filename if isinstance(filename, str) else None,
+        media_type=match[1] if match else None,
+        data=whole if isinstance(whole, str) else None,
+    )

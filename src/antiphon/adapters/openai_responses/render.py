@@ -1,0 +1,343 @@
+"""A line as the exact bytes of an OpenAI Responses request.
+
+The body begins with everything that does not change from turn to turn, instructions last of
+it, and `input` ends it: a history that grows leaves every byte before its new items as it was.
+Each message becomes items once.
+
+What is mapped on the way, and nothing else is: the system text that leads a line to the
+instructions, results to directly behind their calls, call ids into a length that the provider
+takes, reasoning left out that is another model's, that cannot be read again or that nothing
+followed, and then the ids of the items that had come with it; a refusal as the text that it is;
+names and empty texts left out. Each is told to the manifest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from antiphon.adapters.base import GrowingBody, Rendering, request_hasher
+from antiphon.adapters.call_ids import CallIds
+from antiphon.adapters.openai_responses import items
+from antiphon.adapters.openai_responses.head import head
+from antiphon.adapters.openai_responses.profile import Wire, same_model
+from antiphon.core.blocks import (
+    AnyBlock,
+    File,
+    Message,
+    Origin,
+    Reasoning,
+    Refusal,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    block_id,
+    message_digest,
+)
+from antiphon.core.digests import fold
+from antiphon.core.findings import Finding, Severity
+from antiphon.core.ids import CallId, ConversationId, Digest
+from antiphon.core.manifest import Mapping, Policy, ToolDeclaration, WireRequest
+from antiphon.core.profile import Profile
+from antiphon.core.rules import LineChecker
+from antiphon.errors import InternalError, InvalidInput, SequenceRejected
+
+NOTHING_SAID: Final = Finding(
+    code="empty_sequence",
+    at="messages",
+    message="Nothing is left to send but empty texts. Add at least one message.",
+)
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What an assistant's message comes to, item by item.
+
+    Texts that came as parts of one item are one again; `named` says whether items go out under
+    the names that they came with.
+    """
+
+    named: bool
+    made: list[bytes] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    state: items.State = items.NOTHING
+
+    def text(self, text: str, state: items.State) -> None:
+        """Add a text, as a part of the item before it where both came in one."""
+        if not (self.named and state.id is not None and state == self.state):
+            self.close()
+        self.texts.append(text)
+        self.state = state
+
+    def item(self, item: bytes) -> None:
+        """Add an item of its own."""
+        self.close()
+        self.made.append(item)
+
+    def close(self) -> None:
+        """End the item of text that may still have grown."""
+        if self.texts:
+            name = self.state.id if self.named else None
+            self.made.append(items.said(self.texts, self.state.phase, name))
+            self.texts = []
+            self.state = items.NOTHING
+
+
+class ResponsesLine:
+    """One line, checked and rendered as it grows."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        wire: Wire,
+        policy: Policy,
+        tools: Sequence[ToolDeclaration],
+        *,
+        key: bytes,
+        conversation: ConversationId | None,
+    ) -> None:
+        self._profile = profile
+        self._model = policy.model
+        self._key = key
+        self._checker = LineChecker(profile, tools=tools, key=key, conversation=conversation)
+        self._sequence: Digest | None = None
+        self._mappings: list[Mapping] = []
+        self._ids = CallIds(profile)
+        self._method, self._url = "POST", wire.url(policy.endpoint)
+        accept = "text/event-stream" if policy.stream else "application/json"
+        self._headers = (("accept", accept), ("content-type", "application/json"))
+        self._head = head(policy, tools)
+        self._instructions = policy.instructions or None
+        self._leader: Message | None = None  # system text that nothing has followed yet
+        self._body: GrowingBody | None = None
+        self._empty = True
+        self._waiting: list[Message] = []
+
+    @property
+    def open_calls(self) -> tuple[CallId, ...]:
+        """The calls that wait for their result."""
+        return self._checker.open_calls
+
+    @property
+    def call_ids(self) -> Container[str]:
+        """The ids of all calls on the line."""
+        return self._checker.call_ids
+
+    def feed(self, message: Message, digest: Digest | None = None) -> None:
+        """Take the next message of the line.
+
+        Raises:
+            InvalidInput: `invalid_unicode`: its text holds half a character, which no request
+                can carry.
+        """
+        owed = self._checker.waiting
+        try:
+            own = digest or message_digest(self._key, message)
+            self._checker.feed(message)
+            if not self._checker.refused:
+                self._take(message, owed)
+        except UnicodeEncodeError:
+            raise InvalidInput(
+                "The text holds half a surrogate pair, which no request can carry.",
+                code="invalid_unicode",
+                at=message.id,
+            ) from None
+        self._sequence = fold(self._key, self._sequence, own)
+
+    def finish(self) -> Rendering:
+        """Return the request for the line as it stands; it may be fed further afterwards.
+
+        Raises:
+            SequenceRejected: It may not be sent.
+        """
+        findings = self._checker.finish()
+        if any(finding.severity is Severity.ERROR for finding in findings):
+            raise SequenceRejected(findings)
+        if self._sequence is None:
+            raise InternalError("An empty line passed its rules.")
+        if self._leader is not None:
+            # Nothing follows that it could instruct: there has to be some input.
+            other = self.copy()
+            other._leader = None
+            other._place(self._leader)
+            return other.finish()
+        if self._body is None:
+            raise SequenceRejected([NOTHING_SAID])
+        body = self._body
+        chunks, digest = body.finish(b"]}")
+        return Rendering(
+            request=WireRequest(
+                method=self._method, url=self._url, headers=self._headers, chunks=chunks
+            ),
+            request_digest=digest,
+            sequence_digest=self._sequence,
+            mappings=tuple(self._mappings),
+        )
+
+    def copy(self) -> ResponsesLine:
+        """Return a line that stands where this one stands, for another branch."""
+        other = object.__new__(ResponsesLine)
+        other.__dict__.update(self.__dict__)
+        other._checker = self._checker.copy()
+        other._mappings = self._mappings.copy()
+        other._ids = self._ids.copy()
+        other._body = self._body and self._body.copy()
+        other._waiting = self._waiting.copy()
+        return other
+
+    # Order: what goes out after what.
+
+    def _take(self, message: Message, owed: bool) -> None:
+        if self._leads(message):
+            self._leader = message
+            return
+        if self._leader is not None:
+            self._instruct(self._leader)
+        if message.role is Role.TOOL:
+            for order, block in enumerate(message.blocks):
+                if isinstance(block, ToolResult):
+                    self._add(self._result(block_id(message.id, order), block))
+            if not self._checker.waiting:
+                for late in self._waiting:
+                    detail = "sent after the results that it stood before"
+                    self._map("result_hoisted", late.id, detail)
+                    self._place(late)
+                self._waiting.clear()
+        elif owed:
+            self._waiting.append(message)  # its calls are owed their results first
+        else:
+            self._place(message)
+
+    def _leads(self, message: Message) -> bool:
+        """Whether a message may be the instructions: the first, and a single text of the system."""
+        free = self._body is None and self._leader is None and self._instructions is None
+        blocks = message.blocks
+        plain = len(blocks) == 1 and isinstance(blocks[0], Text)
+        return free and plain and message.role is Role.SYSTEM
+
+    def _instruct(self, leader: Message) -> None:
+        if leader.name is not None:
+            self._map("name_dropped", leader.id)
+        self._instructions = leader.text
+        self._leader = None
+
+    def _place(self, message: Message) -> None:
+        if message.name is not None:
+            self._map("name_dropped", message.id)
+        if message.role is Role.ASSISTANT:
+            self._answer(message)
+            return
+        for order, block in enumerate(message.blocks):
+            self._name(block_id(message.id, order), block)
+        self._add(items.message(message.role, message.blocks, message.id))
+
+    def _add(self, item: bytes) -> None:
+        if self._body is None:
+            self._body = self._new_body()
+        self._body.append(item if self._empty else b"," + item)
+        self._empty = False
+
+    def _new_body(self) -> GrowingBody:
+        body = GrowingBody(request_hasher(self._key, self._method, self._url, self._headers))
+        said = self._instructions
+        instructions = b',"instructions":' + _encode(said) if said is not None else b""
+        body.append(self._head + instructions + b',"input":[')
+        return body
+
+    # Content: one message of ours as items of theirs.
+
+    def _answer(self, message: Message) -> None:
+        """Place what the model said. Reasoning goes back with all that followed it, or not at all."""
+        blocks = message.blocks
+        left_out = {
+            order: why for order in range(len(blocks)) if (why := self._unfit(message, order))
+        }
+        thoughts = [n for n, block in enumerate(blocks) if isinstance(block, Reasoning)]
+        answer = _Answer(named=bool(thoughts) and left_out.keys().isdisjoint(thoughts))
+        for order, block in enumerate(blocks):
+            at = block_id(message.id, order)
+            state = items.NOTHING
+            if isinstance(block, Text | ToolCall):
+                state = items.state_of(block.opaque, self._profile.name)
+            if order in left_out:
+                rule = "reasoning_dropped" if order in thoughts else "empty_text_dropped"
+                self._map(rule, at, left_out[order])
+                continue
+            if state.id is not None and not answer.named:
+                self._map("item_id_dropped", at, state.id)
+            match block:
+                case Reasoning(opaque=kept) if kept is not None:
+                    answer.item(bytes(kept.value))
+                case ToolCall():
+                    answer.item(self._call(at, block, state.id if answer.named else None))
+                case Text(text=text):
+                    answer.text(text, state)
+                case Refusal(text=text):
+                    self._map("refusal_as_text", at)
+                    answer.text(text, items.NOTHING)
+                case _:
+                    raise InternalError(f"{type(block).__name__} passed the rules.", at=at)
+        answer.close()
+        if not answer.made:
+            self._map("empty_message_dropped", message.id)
+        for item in answer.made:
+            self._add(item)
+
+    def _unfit(self, message: Message, order: int) -> str:
+        """Return why a block of the model's is left out, or nothing."""
+        block = message.blocks[order]
+        if isinstance(block, Text):
+            return "" if block.text else "it says nothing"
+        if not isinstance(block, Reasoning):
+            return ""
+        state = block.opaque
+        if state is None:
+            return "nothing was kept that could go back"
+        if state.profile != self._profile.name:
+            return f"{state.profile} made it"
+        if state.work:
+            return ""
+        if message.origin is Origin.COPIED:
+            return "it was made for another history"
+        if not same_model(state.model, self._model):
+            return f"{state.model} made it"
+        if not items.thought_of(state).readable:
+            return "only its name was kept"
+        if not any(_follows(later) for later in message.blocks[order + 1 :]):
+            return "nothing came of it"
+        return ""
+
+    def _call(self, at: str, block: ToolCall, item_id: str | None) -> bytes:
+        call_id = self._ids.sent_as(block.call_id)
+        if call_id != block.call_id:
+            self._map("call_id_respelled", at, f"{block.call_id} as {call_id}")
+        arguments = block.arguments
+        if not arguments.strip():
+            self._map("empty_arguments", at, "as an empty object")
+            arguments = "{}"
+        return items.call(block, call_id, arguments, item_id)
+
+    def _result(self, at: str, block: ToolResult) -> bytes:
+        for part in block.content:
+            self._name(at, part)
+        return items.result(block, self._ids.sent_as(block.call_id), at)
+
+    def _name(self, at: str, block: AnyBlock) -> None:
+        if isinstance(block, File) and block.data is not None and block.filename is None:
+            self._map("file_named", at, items.UNNAMED_FILE)
+
+    def _map(self, rule: str, at: str, detail: str = "") -> None:
+        self._mappings.append(Mapping(rule=rule, block=at, detail=detail))
+
+
+def _follows(block: AnyBlock) -> bool:
+    """Whether a block is an item that reasoning may have led to."""
+    if isinstance(block, Reasoning):
+        return block.opaque is not None and block.opaque.work
+    return not isinstance(block, Text) or bool(block.text)
