@@ -75,6 +75,14 @@ PROFILES: Mapping[str, Profile] = {
 }
 
 
+BY_ADAPTER: Mapping[str, frozenset[str]] = {
+    "openai-responses": frozenset(
+        {"item_order", "reasoning_unpaired", "lost_reasoning", "thinking_modified"}
+    ),
+}
+"""Rules that no fact of the profile switches on: the adapter holds a request against its items."""
+
+
 def active(profile: Profile, code: str) -> bool:
     """Return whether the table of `profile` switches the rule on."""
     switches = {
@@ -105,7 +113,7 @@ def active(profile: Profile, code: str) -> bool:
         "foreign_reasoning": profile.signed_reasoning,
         "too_many_blocks": profile.max_tools is not None or profile.max_blocks is not None,
     }
-    return switches.get(code, False)
+    return switches.get(code, False) or code in BY_ADAPTER.get(profile.name, ())
 
 
 def page() -> str:

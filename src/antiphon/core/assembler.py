@@ -228,11 +228,11 @@ class Assembler:
         if type(held) is not _Call:
             self._fail("orphan_argument_delta", "Arguments came for a call that was never opened.")
             return
-        if held.stopped:
-            self._fail("malformed_event", f"Block {delta.block} went on after its end.")
-            return
         text = delta.text
         if delta.seq is not None and not self._is_next(held, delta.seq, text):
+            return
+        if held.stopped:
+            self._fail("malformed_event", f"Block {delta.block} went on after its end.")
             return
         size_bytes = len(text)
         if held.half or not text.isascii():

@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from antiphon.adapters.base import Parsed
+from antiphon.adapters.openai_responses.head import ENCRYPTED
 from antiphon.adapters.openai_responses.items import State
 from antiphon.adapters.openai_responses.profile import OPENAI_RESPONSES
 from antiphon.adapters.parsing import DATA_URL, Malformed, encode, type_name
@@ -98,7 +99,7 @@ def parse(request: Mapping[str, object]) -> Parsed:
                 at="input",
             )
     kept = [name for name in KEPT_THERE if request.get(name) is not None]
-    reader.finish(kept, said=bool(given))
+    reader.finish(kept, said=given not in (None, []))
     tools = tuple(reader.tools(request.get("tools")))
     return Parsed(
         messages=tuple(reader.messages),
@@ -181,9 +182,7 @@ class _Reader:
         made = {call.call_id for message in self.messages for call in message.calls}
         answered = (r.call_id for message in self.messages for r in message.results)
         orphans = [call_id for call_id in dict.fromkeys(answered) if call_id not in made]
-        calls: list[Block] = [
-            ToolCall(call_id=c, name=ELSEWHERE, arguments="{}") for c in orphans
-        ]
+        calls: list[Block] = [ToolCall(call_id=c, name=ELSEWHERE, arguments="{}") for c in orphans]
         if not calls and self.messages:
             return
         stands = kept[0] if kept else "input"
@@ -442,6 +441,7 @@ class _Reader:
 def _policy(request: Mapping[str, object]) -> Policy:
     """Return the options of a request. Those without a setting of ours are passed on as they are."""
     extra = {k: v for k, v in request.items() if k not in POLICY_FIELDS and v is not None}
+    _leave_out_the_usual(extra)
     choice = request.get("tool_choice")
     match choice:
         case {"type": "function", "name": str(name)}:
@@ -477,6 +477,18 @@ POLICY_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "temperature": (int, float),
     "stream": bool,
 }
+
+
+def _leave_out_the_usual(extra: dict[str, object]) -> None:
+    """Take away what every request of ours says anyway."""
+    if extra.get("truncation") == "disabled":
+        del extra["truncation"]
+    asked = extra.get("include")
+    if isinstance(asked, list) and ENCRYPTED in asked:
+        asked = [name for name in asked if name != ENCRYPTED]
+        extra["include"] = asked
+    if asked == []:
+        del extra["include"]
 
 
 def _state(item: Mapping[str, object]) -> Opaque | None:

@@ -218,7 +218,7 @@ class ResponsesLine:
         """Whether a message may be the instructions: the first, and a single text of the system."""
         free = self._body is None and self._leader is None and self._instructions is None
         blocks = message.blocks
-        plain = len(blocks) == 1 and isinstance(blocks[0], Text)
+        plain = len(blocks) == 1 and isinstance(blocks[0], Text) and bool(blocks[0].text)
         return free and plain and message.role is Role.SYSTEM
 
     def _instruct(self, leader: Message) -> None:
@@ -255,9 +255,7 @@ class ResponsesLine:
     def _answer(self, message: Message) -> None:
         """Place what the model said. Reasoning goes back with all that followed it, or not at all."""
         blocks = message.blocks
-        left_out = {
-            order: why for order in range(len(blocks)) if (why := self._unfit(message, order))
-        }
+        left_out = self._left_out(message)
         thoughts = [n for n, block in enumerate(blocks) if isinstance(block, Reasoning)]
         answer = _Answer(named=bool(thoughts) and left_out.keys().isdisjoint(thoughts))
         for order, block in enumerate(blocks):
@@ -288,6 +286,22 @@ class ResponsesLine:
             self._map("empty_message_dropped", message.id)
         for item in answer.made:
             self._add(item)
+
+    def _left_out(self, message: Message) -> dict[int, str]:
+        """Return which blocks of the model's are left out, and why."""
+        left_out = {n: why for n in range(len(message.blocks)) if (why := self._unfit(message, n))}
+        kept = [
+            (order, block.opaque)
+            for order, block in enumerate(message.blocks)
+            if isinstance(block, Reasoning) and block.opaque is not None
+        ]
+        thoughts = [order for order, state in kept if not state.work]
+        if thoughts and left_out.keys() >= set(thoughts):
+            # What the provider did in the course of it is only known together with it.
+            for order, state in kept:
+                if state.work and items.thought_of(state).type != "compaction":
+                    left_out.setdefault(order, "the reasoning that led to it is not sent")
+        return left_out
 
     def _unfit(self, message: Message, order: int) -> str:
         """Return why a block of the model's is left out, or nothing."""
