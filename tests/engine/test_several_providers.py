@@ -66,7 +66,7 @@ class Talk:
         answer = await run.result()
         for operation in (await run.explain()).operations:
             request = self._upstream.requests[len(self.said)]
-            mappings = tuple((m.rule, m.block) for m in operation.manifest.mappings)
+            mappings = tuple((m.rule, m.block) for m in operation.mappings)
             path = request.head.split(b" ", 2)[1].decode()
             self.said.append(Said(profile, path, request.body, mappings))
         return answer

@@ -45,6 +45,8 @@ class RenderedLine(Protocol):
     def finish(self) -> Rendering:
         """Return the request for the line as it stands. It may be fed further afterwards.
 
+        Its mappings begin with those that an earlier finish of this line returned.
+
         Raises:
             SequenceRejected: It may not be sent; the findings say why. Nothing was sent.
         """

@@ -11,7 +11,7 @@ from antiphon.core.blocks import Message, Role
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, MessageId, OperationId, RunId
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import Conversation, Run
-from antiphon.engine.explain import OperationTold, may_have_left
+from antiphon.engine.explain import OperationTold, may_have_left, told
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput, NotFound
 
@@ -35,7 +35,7 @@ async def find(world: World, name: str) -> Found:
         if name.startswith("run_"):
             return await store.find_run(RunId(name))
         if name.startswith("op_"):
-            return await _operation(world, OperationId(name))
+            return await told(world, OperationId(name))
         return await store.conversation(ConversationId(name))
     rows = await store.conversations(LOCAL_TENANT, limit=EVERY)
     for row in rows:
@@ -57,13 +57,6 @@ async def find(world: World, name: str) -> Found:
                 code="ambiguous",
                 at=name,
             )
-
-
-async def _operation(world: World, name: OperationId) -> OperationTold:
-    manifest, digest = await world.store.manifest(name)
-    return OperationTold(
-        manifest=manifest, digest=digest, attempts=tuple(await world.store.attempts(name))
-    )
 
 
 async def dispatched(world: World, name: str | None, dispatch: str | None) -> Manifest:

@@ -74,7 +74,11 @@ class ToolDeclaration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """`DispatchManifest.v1`: written once; its digest covers every field."""
+    """`DispatchManifest.v1`: written once; its digest covers every field.
+
+    `mappings_digest` names the list of all mappings (`antiphon.core.listing`), None if there
+    were none: it covers each of them.
+    """
 
     operation: OperationId
     conversation: ConversationId
@@ -93,7 +97,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     toolset_digest: Digest
     policy_digest: Digest
     request_digest: Digest
-    mappings: tuple[Mapping, ...] = ()
+    mappings_digest: Digest | None = None
     max_output_tokens: int | None = None
     idempotency_key: str | None = None
     linked_to: OperationId | None = None

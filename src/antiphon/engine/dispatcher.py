@@ -8,18 +8,21 @@ known is recorded as UNKNOWN before anything else is tried.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from antiphon.adapters.base import RenderedLine
 from antiphon.core.assembler import Assembler
 from antiphon.core.blocks import Message
 from antiphon.core.commands import Accept, Close, Command, Prepare, PutContent, Retry, Supersede
 from antiphon.core.dispatch import Denied, State
-from antiphon.core.ids import MessageId, OperationId
+from antiphon.core.ids import Digest, MessageId, OperationId
+from antiphon.core.listing import Listed, continued
 from antiphon.core.manifest import Manifest, Purpose, WireRequest, manifest_digest
 from antiphon.core.records import Conversation, Run
 from antiphon.engine.control import Control
 from antiphon.engine.entering import Entering
 from antiphon.engine.exchange import Exchange, Outcome
+from antiphon.engine.listing import newest_stored
 from antiphon.engine.live import LiveRun
 from antiphon.engine.settlement import Accepted, Again, Settlement, Stepped
 from antiphon.engine.target import Target, Targets, render_manifest
@@ -27,6 +30,16 @@ from antiphon.engine.world import World
 from antiphon.errors import InternalError, InvalidInput, NotFound, SequenceRejected
 
 PREPARE_TRIES: Final = 8
+
+
+class _Proposed(NamedTuple):
+    """A call that may be made: its record, its bytes, and what its mappings add to their list."""
+
+    manifest: Manifest
+    request: WireRequest
+    line: RenderedLine
+    listed: Listed
+    listing: tuple[tuple[Digest, bytes], ...]
 
 
 class Dispatcher:
@@ -132,16 +145,15 @@ class Dispatcher:
     ) -> Accepted | None:
         """Prepare and accept in one transaction, on these rows; None if they have moved."""
         world = self._world
-        manifest, request = await self._manifest(
+        proposed = await self._proposed(
             run, conversation, target, None if entering is None else entering.message
         )
+        manifest, content = proposed.manifest, (*target.new_content, *proposed.listing)
         answer = run.answer or MessageId(world.new_id("msg_"))
         now_ms = world.clock.now_ms()
         commands: list[Command[Any]] = [*entering.commands] if entering else []
-        if target.new_content:
-            commands.append(
-                PutContent(conversation=run.conversation, now_ms=now_ms, items=target.new_content)
-            )
+        if content:
+            commands.append(PutContent(conversation=run.conversation, now_ms=now_ms, items=content))
         commands.append(
             Prepare(
                 conversation=run.conversation,
@@ -155,12 +167,13 @@ class Dispatcher:
         done = await world.store.do_all(*commands)
         if isinstance(done, Denied):
             return None
+        world.lines.note_listed(run.conversation, proposed.line, proposed.listed)
         return Accepted(
             run=run.id,
             conversation=run.conversation,
             attempt=done[-1],
             manifest=manifest,
-            request=request,
+            request=proposed.request,
             target=target,
             answer=answer,
             max_calls=run.options.max_tool_calls,
@@ -176,9 +189,9 @@ class Dispatcher:
             deadline_ms=now_ms + int(self._world.settings.deadline_s * 1000),
         )
 
-    async def _manifest(
+    async def _proposed(
         self, run: Run, conversation: Conversation, target: Target, entering: Message | None
-    ) -> tuple[Manifest, WireRequest]:
+    ) -> _Proposed:
         if run.leaf is None or run.session is None:
             raise InternalError("A run is placed before it is dispatched.", at=run.id)
         line = await self._world.lines.line(
@@ -193,6 +206,12 @@ class Dispatcher:
             entering=entering,
         )
         rendering = line.finish()
+        before = self._world.lines.listed(conversation.id, line)
+        if before is None:
+            before = await newest_stored(
+                self._world.store, conversation.tenant, target.key, rendering.mappings
+            )
+        listed, listing = continued(target.key, rendering.mappings, before)
         manifest = Manifest(
             operation=OperationId(self._world.new_id("op_")),
             conversation=run.conversation,
@@ -211,11 +230,11 @@ class Dispatcher:
             toolset_digest=target.toolset_digest,
             policy_digest=target.policy_digest,
             request_digest=rendering.request_digest,
-            mappings=rendering.mappings,
+            mappings_digest=listed.digest,
             max_output_tokens=target.policy.max_output_tokens,
             linked_to=run.operation,
         )
-        return manifest, rendering.request
+        return _Proposed(manifest, rendering.request, line, listed, listing)
 
     async def _left_prepared(
         self, run: Run, target: Target, operation: OperationId

@@ -11,19 +11,21 @@ from antiphon.core import planner
 from antiphon.core.blocks import Message
 from antiphon.core.dispatch import State
 from antiphon.core.ids import Digest, OperationId, RunId
-from antiphon.core.manifest import Manifest, WireRequest, manifest_digest
+from antiphon.core.manifest import Manifest, Mapping, WireRequest, manifest_digest
 from antiphon.core.records import Attempt, Call, Quarantined, Run
 from antiphon.core.tree import line as visible
+from antiphon.engine.listing import told_mappings
 from antiphon.engine.target import Targets, render_manifest
 from antiphon.engine.world import World
 from antiphon.errors import DigestMismatch, NotFound
 
 
 class OperationTold(msgspec.Struct, frozen=True, kw_only=True):
-    """One intended model call and every try at it."""
+    """One intended model call, all that its profile changed, and every try at it."""
 
     manifest: Manifest
     digest: Digest
+    mappings: tuple[Mapping, ...]
     attempts: tuple[Attempt, ...]
 
 
@@ -37,25 +39,38 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: tuple[Quarantined, ...]
 
 
+async def told(world: World, operation: OperationId) -> OperationTold:
+    """Return everything that is recorded about one operation.
+
+    Raises:
+        NotFound: There is none with this id.
+        DigestMismatch: What its profile changed is not what was recorded.
+    """
+    store = world.store
+    manifest, digest = await store.manifest(operation)
+    conversation = await store.conversation(manifest.conversation)
+    return OperationTold(
+        manifest=manifest,
+        digest=digest,
+        mappings=await told_mappings(store, conversation.tenant, manifest.mappings_digest),
+        attempts=tuple(await store.attempts(operation)),
+    )
+
+
 async def explain(world: World, run: RunId) -> Explanation:
     """Return everything that is recorded about a run.
 
     Raises:
         NotFound: There is no run with this id.
+        DigestMismatch: What a profile changed is not what was recorded.
     """
     store = world.store
     row = await store.find_run(run)
-    operations = []
-    for operation in await store.operations(row.conversation, row.id):
-        manifest, digest = await store.manifest(operation)
-        operations.append(
-            OperationTold(
-                manifest=manifest,
-                digest=digest,
-                attempts=tuple(await store.attempts(operation)),
-            )
-        )
-    ours = {told.manifest.operation for told in operations}
+    operations = [
+        await told(world, operation)
+        for operation in await store.operations(row.conversation, row.id)
+    ]
+    ours = {one.manifest.operation for one in operations}
     return Explanation(
         run=row,
         input=await store.run_input(row.conversation, row.id),

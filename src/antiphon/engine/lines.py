@@ -15,6 +15,7 @@ from typing import Final
 from antiphon.adapters.base import Adapter, RenderedLine
 from antiphon.core.blocks import Message, Role, Status
 from antiphon.core.ids import ConversationId, Digest, MessageId
+from antiphon.core.listing import Listed
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.records import Conversation
 from antiphon.core.tree import line as visible
@@ -31,6 +32,7 @@ class _Warm:
     deletions: frozenset[MessageId]
     policy: Digest
     toolset: Digest
+    listed: Listed | None = None  # how far its mappings are stored, once that is known
 
 
 def _may_follow(pending: Message | None, message: Message) -> bool:
@@ -119,6 +121,17 @@ class LineCache:
         """Return the ids of the calls on the conversation's newest line."""
         warm = self._warm.get(conversation)
         return warm.line.call_ids if warm is not None else ()
+
+    def listed(self, conversation: ConversationId, line: RenderedLine) -> Listed | None:
+        """Return how far the mappings of this line are stored, if that is known."""
+        warm = self._warm.get(conversation)
+        return warm.listed if warm is not None and warm.line is line else None
+
+    def note_listed(self, conversation: ConversationId, line: RenderedLine, listed: Listed) -> None:
+        """Remember how far they are stored now: a line's list only grows."""
+        warm = self._warm.get(conversation)
+        if warm is not None and warm.line is line:
+            warm.listed = listed
 
     def forget(self, conversation: ConversationId) -> None:
         """Drop the conversation's line: the next dispatch makes it anew."""

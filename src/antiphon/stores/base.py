@@ -6,7 +6,7 @@ the command that carries it out.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from antiphon.core.blocks import Message
@@ -156,6 +156,9 @@ class Store(Protocol):
 
     async def content(self, tenant: TenantId, digest: Digest) -> bytes:
         """Return stored content. Raises `NotFound`."""
+
+    async def stored(self, tenant: TenantId, digests: Sequence[Digest]) -> frozenset[Digest]:
+        """Return those of `digests` under which there is content."""
 
     async def events(
         self, conversation: ConversationId, after: int, limit: int = 1000

@@ -94,7 +94,7 @@ def operation(told: OperationTold, ink: Ink) -> list[str]:
 
 def _operation(told: OperationTold, zero_ms: int, ink: Ink) -> list[str]:
     manifest = told.manifest
-    mapped = ", ".join(f"{m.rule} at {m.block}" for m in manifest.mappings) or "none"
+    mapped = ", ".join(f"{m.rule} at {m.block}" for m in told.mappings) or "none"
     facts = [
         ("model", f"{manifest.model_revision} at {manifest.provider}"),
         ("adapter", f"{manifest.adapter} version {manifest.adapter_version}"),

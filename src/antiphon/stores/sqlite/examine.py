@@ -19,7 +19,8 @@ from antiphon.core.blocks import Message, message_digest
 from antiphon.core.digests import digest, fold
 from antiphon.core.dispatch import ACTIVE
 from antiphon.core.ids import ConversationId, Digest
-from antiphon.core.manifest import manifest_digest
+from antiphon.core.listing import read_stretch
+from antiphon.core.manifest import Manifest, manifest_digest
 from antiphon.errors import AntiphonError
 from antiphon.stores.sqlite import reads
 from antiphon.stores.sqlite.connections import check_file, open_reader
@@ -147,6 +148,7 @@ def _message(db: sqlite3.Connection, conversation: ConversationId, name: str) ->
 def _manifests(db: sqlite3.Connection) -> Iterator[Problem | None]:
     """Every manifest hashes to its digest, and what it was rendered from is there, unchanged."""
     keys = {conversation: key for _, conversation, key in _conversations(db)}
+    sound: set[tuple[bytes, Digest]] = set()
     for (operation,) in db.execute("SELECT operation FROM manifest ORDER BY place").fetchall():
         try:
             manifest, recorded = reads.manifest(db, operation)
@@ -163,26 +165,64 @@ def _manifests(db: sqlite3.Connection) -> Iterator[Problem | None]:
                 message="The manifest is not what was written: its digest differs.",
             )
             continue
-        yield _stored(db, operation, key, manifest.policy_digest) or _stored(
-            db, operation, key, manifest.toolset_digest
+        yield (
+            _stored(db, manifest, key, manifest.policy_digest)
+            or _stored(db, manifest, key, manifest.toolset_digest)
+            or _listed(db, manifest, key, sound)
         )
 
 
-def _stored(db: sqlite3.Connection, operation: str, key: bytes, wanted: Digest) -> Problem | None:
-    row = db.execute("SELECT data FROM content WHERE digest = ?", (pack(wanted),)).fetchone()
-    if row is None:
+def _stored(
+    db: sqlite3.Connection, manifest: Manifest, key: bytes, wanted: Digest
+) -> Problem | None:
+    data = _content(db, manifest, wanted)
+    if data is None:
         return Problem(
             code="content_missing",
-            at=operation,
+            at=manifest.operation,
             message="What its request was made of is not stored: it cannot be rendered again.",
         )
-    if digest(key, "stored", row[0]) != wanted:
+    if digest(key, "stored", data) != wanted:
         return Problem(
             code="content_digest",
-            at=operation,
+            at=manifest.operation,
             message="What its request was made of is not what was written.",
         )
     return None
+
+
+def _listed(
+    db: sqlite3.Connection, manifest: Manifest, key: bytes, sound: set[tuple[bytes, Digest]]
+) -> Problem | None:
+    """Follow the list of a dispatch's mappings back to where it was found `sound` before."""
+    newest = manifest.mappings_digest
+    while newest is not None and (key, newest) not in sound:
+        data = _content(db, manifest, newest)
+        if data is None:
+            return Problem(
+                code="content_missing",
+                at=manifest.operation,
+                message="The list of what its profile changed is not stored.",
+            )
+        found = read_stretch(key, newest, data)
+        if found is None:
+            return Problem(
+                code="content_digest",
+                at=manifest.operation,
+                message="The list of what its profile changed is not what was written.",
+            )
+        sound.add((key, newest))
+        newest = found.after
+    return None
+
+
+def _content(db: sqlite3.Connection, manifest: Manifest, wanted: Digest) -> bytes | None:
+    row = db.execute(
+        "SELECT data FROM content WHERE digest = ? "
+        "AND tenant = (SELECT tenant FROM conversation WHERE id = ?)",
+        (pack(wanted), manifest.conversation),
+    ).fetchone()
+    return None if row is None else bytes(row[0])
 
 
 def _references(db: sqlite3.Connection) -> Iterator[Problem | None]:

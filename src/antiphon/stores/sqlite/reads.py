@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -52,6 +52,7 @@ from antiphon.stores.sqlite.rows import (
     manifest_record,
     message_record,
     pack,
+    unpack,
 )
 
 _read_message = msgspec.json.Decoder(Message).decode
@@ -372,6 +373,18 @@ def content(db: sqlite3.Connection, tenant: TenantId, digest: Digest) -> bytes:
     if row is None:
         raise NotFound("There is no such content.", at=digest)
     return bytes(row[0])
+
+
+def stored(
+    db: sqlite3.Connection, tenant: TenantId, digests: Sequence[Digest]
+) -> frozenset[Digest]:
+    """Return those of `digests` under which there is content."""
+    wanted = ", ".join("?" * len(digests))
+    rows = db.execute(
+        f"SELECT digest FROM content WHERE tenant = ? AND digest IN ({wanted})",
+        (tenant, *map(pack, digests)),
+    )
+    return frozenset(unpack(digest) for (digest,) in rows)
 
 
 def events(

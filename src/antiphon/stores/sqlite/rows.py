@@ -25,7 +25,7 @@ from antiphon.core.ids import (
     SessionId,
     TenantId,
 )
-from antiphon.core.manifest import Manifest, Mapping, Purpose
+from antiphon.core.manifest import Manifest, Purpose
 from antiphon.core.records import (
     Attempt,
     Call,
@@ -48,7 +48,6 @@ encode_json: Final = msgspec.json.Encoder(order="deterministic").encode
 _metadata: Final = msgspec.json.Decoder(dict[str, str]).decode
 _options: Final = msgspec.json.Decoder(RunOptions).decode
 _message_ids: Final = msgspec.json.Decoder(tuple[MessageId, ...]).decode
-_mappings: Final = msgspec.json.Decoder(tuple[Mapping, ...]).decode
 
 
 def pack(digest: Digest) -> Stored:
@@ -467,7 +466,7 @@ def manifest_record(row: tuple[Any, ...]) -> tuple[Manifest, Digest]:
         toolset_digest=unpack(row[14]),
         policy_digest=unpack(row[15]),
         request_digest=unpack(row[16]),
-        mappings=_mappings(row[17]) if row[17] else (),
+        mappings_digest=None if row[17] is None else unpack(row[17]),
         max_output_tokens=row[18],
         idempotency_key=row[19],
         linked_to=row[20],

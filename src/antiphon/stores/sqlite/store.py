@@ -9,7 +9,7 @@ import secrets
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Awaitable, Callable, Generator, Iterable
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
@@ -299,6 +299,10 @@ class SqliteStore:
     async def content(self, tenant: TenantId, digest: Digest) -> bytes:
         """Return stored content. Raises `NotFound`."""
         return await self._readers.read(lambda db: reads.content(db, tenant, digest))
+
+    async def stored(self, tenant: TenantId, digests: Sequence[Digest]) -> frozenset[Digest]:
+        """Return those of `digests` under which there is content."""
+        return await self._readers.read(lambda db: reads.stored(db, tenant, digests))
 
     async def events(
         self, conversation: ConversationId, after: int, limit: int = 1000

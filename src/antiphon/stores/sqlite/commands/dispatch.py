@@ -25,7 +25,7 @@ from antiphon.core.manifest import Manifest
 from antiphon.core.records import Attempt, RunStatus
 from antiphon.errors import InternalError, NotFound
 from antiphon.stores.sqlite.places import conversation_of
-from antiphon.stores.sqlite.rows import AttemptRow, ConversationRow, encode_json, pack
+from antiphon.stores.sqlite.rows import AttemptRow, ConversationRow, pack
 from antiphon.stores.sqlite.transaction import Transaction
 from antiphon.stores.sqlite.transitions import Claim, Moved, again, begin, facts, move
 
@@ -87,7 +87,7 @@ def _insert_manifest(tx: Transaction, c: ConversationRow, run: int, command: Pre
             pack(manifest.toolset_digest),
             pack(manifest.policy_digest),
             pack(manifest.request_digest),
-            encode_json(manifest.mappings) if manifest.mappings else None,
+            pack(manifest.mappings_digest) if manifest.mappings_digest else None,
             manifest.max_output_tokens,
             manifest.idempotency_key,
             manifest.linked_to,
