@@ -20,8 +20,9 @@ from typing import TypeAlias
 
 from agents import SQLiteSession
 
+from antiphon.core.asking import Ask
 from antiphon.engine.assembly import open_world
-from antiphon.engine.engine import Ask, Engine
+from antiphon.engine.engine import Engine
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function
 from antiphon.library import Antiphon

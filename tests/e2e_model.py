@@ -23,7 +23,8 @@ import antiphon
 from antiphon.core.blocks import Role, Status, ToolCall
 from antiphon.core.records import CallState, RunStatus
 from antiphon.engine.edge.local_model import INSTALL, installed
-from antiphon.library import Antiphon, Chat
+from antiphon.handles.chat import Chat
+from antiphon.library import Antiphon
 
 WEATHER = {"London": "rain, 9 C", "Berlin": "sun, 14 C", "Paris": "wind, 11 C"}
 SAID = {"London": "It is raining in London, 9 C.", "Berlin": "It is sunny in Berlin, 14 C."}

@@ -15,43 +15,42 @@ from typing import TYPE_CHECKING, Final
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from antiphon.core.asking import Ask, Output
     from antiphon.core.blocks import Message, Text
     from antiphon.core.events import Preview
-    from antiphon.engine.engine import Ask, Output
     from antiphon.engine.settings import Settings
     from antiphon.engine.tools import Function
     from antiphon.errors import AntiphonError
-    from antiphon.library import (
-        Antiphon,
+    from antiphon.handles.chat import Chat
+    from antiphon.handles.events import (
         CallFinished,
         CallsWaiting,
-        Chat,
         Committed,
         Ended,
-        RunHandle,
         Unknown,
         Withdrawn,
-        open,
     )
+    from antiphon.handles.run import RunHandle
+    from antiphon.library import Antiphon, open
 
 _HOMES: Final = {
     "AntiphonError": "errors",
     "Antiphon": "library",
-    "Ask": "engine.engine",
-    "CallFinished": "library",
-    "CallsWaiting": "library",
-    "Chat": "library",
-    "Committed": "library",
-    "Ended": "library",
+    "Ask": "core.asking",
+    "CallFinished": "handles.events",
+    "CallsWaiting": "handles.events",
+    "Chat": "handles.chat",
+    "Committed": "handles.events",
+    "Ended": "handles.events",
     "Function": "engine.tools",
     "Message": "core.blocks",
-    "Output": "engine.engine",
+    "Output": "core.asking",
     "Preview": "core.events",
-    "RunHandle": "library",
+    "RunHandle": "handles.run",
     "Settings": "engine.settings",
     "Text": "core.blocks",
-    "Unknown": "library",
-    "Withdrawn": "library",
+    "Unknown": "handles.events",
+    "Withdrawn": "handles.events",
     "open": "library",
 }
 

@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 
 from antiphon.adapters.openai_chat import OpenAIChat
+from antiphon.core.asking import Ask, Output
 from antiphon.core.blocks import (
     Block,
     Message,
@@ -38,16 +39,16 @@ from antiphon.core.blocks import (
 )
 from antiphon.core.commands import StartKey
 from antiphon.core.digests import NO_KEY, digest
-from antiphon.core.events import Committed, MessagesAdded, Preview, Withdrawn
+from antiphon.core.events import CaughtUp, Committed, Durable, MessagesAdded, Preview, Withdrawn
 from antiphon.core.ids import CallId, ConversationId, MessageId, RunId
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import Call, CallState
 from antiphon.core.recovery import Resend
 from antiphon.engine.assembly import open_world
 from antiphon.engine.edge.http import HttpTransport
-from antiphon.engine.engine import Ask, Engine, Output
+from antiphon.engine.engine import Engine
 from antiphon.engine.lines import LineCache
-from antiphon.engine.live import Broker, CaughtUp, Durable
+from antiphon.engine.live import Broker
 from antiphon.engine.models import Model, Models
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World

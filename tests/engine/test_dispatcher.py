@@ -15,7 +15,7 @@ from antiphon.core.recovery import Resend
 from antiphon.engine.ports import Cut, NotSent
 from antiphon.engine.settings import Settings
 from antiphon.errors import OutcomeUnknown, ProviderFailed, RunCanceled
-from antiphon.library import Committed, Ended, Unknown, Withdrawn
+from antiphon.handles.events import Committed, Ended, Unknown, Withdrawn
 from tests.support.engines import app_on, talk
 from tests.support.provider import DONE, Hold, ScriptedProvider, Status, Step, chunk, says
 

@@ -19,7 +19,8 @@ from antiphon.core.dispatch import Denied
 from antiphon.core.records import CallState, RunStatus
 from antiphon.engine.explain import exact_request
 from antiphon.engine.tools import Function
-from antiphon.library import Antiphon, Chat
+from antiphon.handles.chat import Chat
+from antiphon.library import Antiphon
 from tests.support.engines import app_on, talk
 from tests.support.lines import user
 from tests.support.provider import ScriptedProvider, asks, says

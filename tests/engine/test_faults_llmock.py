@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from antiphon.core.asking import Ask
 from antiphon.core.blocks import Role, Status
 from antiphon.core.dispatch import State
 from antiphon.core.records import RunStatus
-from antiphon.engine.engine import Ask
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function
 from antiphon.errors import AntiphonError, OutcomeUnknown, ProviderFailed
-from antiphon.library import Antiphon, Chat, Ended, RunHandle, Withdrawn
+from antiphon.handles.chat import Chat
+from antiphon.handles.events import Ended, Withdrawn
+from antiphon.handles.run import RunHandle
+from antiphon.library import Antiphon
 from antiphon.library import open as open_app
 from tests.support.upstream import WAIT_S
 

@@ -12,7 +12,9 @@ from antiphon.core.blocks import Message, Origin, Reasoning, Role, Text, default
 from antiphon.core.ids import ConversationId, MessageId, SessionId
 from antiphon.engine.explain import explain
 from antiphon.errors import DigestMismatch, NotFound
-from antiphon.library import Antiphon, Chat, RunHandle
+from antiphon.handles.chat import Chat
+from antiphon.handles.run import RunHandle
+from antiphon.library import Antiphon
 from antiphon.stores.sqlite.examine import examine
 from tests.support.engines import app_on, talk
 from tests.support.provider import ScriptedProvider, Step, chunk, says

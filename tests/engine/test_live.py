@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.core.events import Committed, Preview, Withdrawn
-from antiphon.engine.live import CaughtUp, Durable, StreamItem
-from antiphon.library import Antiphon, Chat
+from antiphon.core.events import CaughtUp, Committed, Durable, Preview, StreamItem, Withdrawn
+from antiphon.handles.chat import Chat
+from antiphon.library import Antiphon
 from tests.support.engines import app_on, talk
 from tests.support.provider import Hold, ScriptedProvider, chunk, says
 

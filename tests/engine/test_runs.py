@@ -8,18 +8,19 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.core.asking import Ask, Output
 from antiphon.core.blocks import Role, Status, Text, ToolResult
 from antiphon.core.commands import StartKey
 from antiphon.core.events import Preview
 from antiphon.core.ids import Digest, MessageId
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import CallState, RunStatus
-from antiphon.engine.engine import Ask, Output
 from antiphon.engine.ports import NotSent
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function
 from antiphon.errors import Conflict, InvalidInput, NotFound, ProviderFailed, Refused
-from antiphon.library import CallsWaiting, Chat, Committed, Ended
+from antiphon.handles.chat import Chat
+from antiphon.handles.events import CallsWaiting, Committed, Ended
 from tests.support.engines import app_on, talk
 from tests.support.provider import Hold, ScriptedProvider, asks, chunk, says
 

@@ -19,12 +19,12 @@ import msgspec
 import pytest
 
 from antiphon.adapters import registry
+from antiphon.core.asking import Ask
 from antiphon.core.blocks import Block, Image, Message, Reasoning, Role, Text, ToolCall
-from antiphon.engine.engine import Ask
 from antiphon.engine.models import Model, Models
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function
-from antiphon.library import Chat
+from antiphon.handles.chat import Chat
 from antiphon.library import open as open_app
 from tests.adapters import chat_judge, messages_judge
 from tests.support.lines import PNG

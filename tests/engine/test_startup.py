@@ -147,8 +147,8 @@ async def test_a_tool_that_was_running_runs_again_only_where_that_is_harmless(
 
 
 async def test_results_brought_to_a_waiting_run_survive_a_restart(db: Path) -> None:
+    from antiphon.core.asking import Ask
     from antiphon.core.manifest import ToolDeclaration
-    from antiphon.engine.engine import Ask
 
     ask = Ask(tools=(ToolDeclaration(name="weather"),))
     async with dying(db, ScriptedProvider(asks(("c1", "weather", "{}")))) as app:

@@ -12,7 +12,8 @@ from antiphon.engine.engine import Engine
 from antiphon.engine.ports import Clock
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function
-from antiphon.library import Antiphon, Chat
+from antiphon.handles.chat import Chat
+from antiphon.library import Antiphon
 from tests.support.clock import Seeded, SimulatedClock
 from tests.support.provider import ScriptedProvider
 

@@ -12,12 +12,13 @@ from antiphon.cli.lookup import EVERY, Found, dispatched, find
 from antiphon.cli.opening import reading, run, settings_of
 from antiphon.cli.output import config_option, db_option, json_option, note
 from antiphon.cli.view.run import message_page, operation, timeline
-from antiphon.cli.view.text import Ink, ago, clip, count, one_line, screen_width, table
-from antiphon.cli.view.tree import LEGEND, Tree, draw, headline
-from antiphon.core.blocks import Message, Role
+from antiphon.cli.view.text import Ink, count, screen_width, table
+from antiphon.cli.view.tree import Tree, conversation_list, conversation_page, first_words
+from antiphon.core.blocks import Message
+from antiphon.core.explanation import OperationTold
 from antiphon.core.ids import LOCAL_TENANT
-from antiphon.core.records import Conversation, Run, RunStatus
-from antiphon.engine.explain import OperationTold, explain, planned, verified_request
+from antiphon.core.records import Conversation, Run
+from antiphon.engine.explain import explain, planned, verified_request
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput
@@ -81,7 +82,8 @@ async def _list(settings: Settings, as_json: bool) -> None:
         if as_json:
             emit(rows)
             return
-        for line in await conversation_list(world, rows, Ink()):
+        abouts = [row.title or await _first_words(world, row) for row in rows]
+        for line in conversation_list(rows, abouts, Ink(), world.clock.now_ms()):
             click.echo(line)
         if len(rows) == LISTED:
             note(f"The newest {LISTED}. All of them: antiphon show --json")
@@ -89,25 +91,8 @@ async def _list(settings: Settings, as_json: bool) -> None:
             note("No conversations yet. Begin one with: antiphon chat")
 
 
-async def conversation_list(world: World, rows: list[Conversation], ink: Ink) -> list[str]:
-    """Return one line a conversation: id, age, size and what it is about."""
-    now_ms, width = world.clock.now_ms(), screen_width()
-    told = []
-    for row in rows:
-        about = row.title or await _first_words(world, row)
-        told.append((row.id, ago(row.updated_ms, now_ms), one_line(about)))
-    return [
-        clip(line, width).replace(row[0], ink(row[0], "bold"), 1)
-        for line, row in zip(table(told), told, strict=True)
-    ]
-
-
 async def _first_words(world: World, row: Conversation) -> str:
-    """Return what a person said first: the best title that nobody gave."""
-    for root in await world.store.children(row.id, None):
-        if root.role is Role.USER:
-            return root.text
-    return ""
+    return first_words(await world.store.children(row.id, None))
 
 
 async def _show(settings: Settings, name: str, as_json: bool) -> None:
@@ -137,7 +122,10 @@ async def _value(world: World, found: Found) -> object:
 async def _page(world: World, found: Found, ink: Ink, width: int) -> list[str]:
     match found:
         case Conversation():
-            return await conversation_page(world, found, ink, width)
+            store = world.store
+            return conversation_page(
+                Tree(found, await store.tree(found.id)), await store.runs(found.id), ink, width
+            )
         case Run():
             return timeline(await explain(world, found.id), ink, width)
         case OperationTold():
@@ -146,20 +134,6 @@ async def _page(world: World, found: Found, ink: Ink, width: int) -> list[str]:
             row = await world.store.conversation(found.conversation)
             beside = Tree(row, await world.store.children(row.id, found.parent))
             return message_page(found, beside.place(found), ink, width)
-
-
-async def conversation_page(world: World, row: Conversation, ink: Ink, width: int) -> list[str]:
-    """Return a conversation's tree, and the runs that did not come to an answer."""
-    messages = await world.store.tree(row.id)
-    tree = Tree(row, messages)
-    lines = [headline(tree, ink), "", *draw(tree, ink, width)]
-    if any(message.id not in tree.line for message in messages):
-        lines += ["", ink(LEGEND, "dim")]
-    for told in await world.store.runs(row.id):
-        if told.status not in (RunStatus.SUCCESS, RunStatus.CANCELED):
-            code = told.error_code or told.end_code or ""
-            lines.append(f"{told.id}  {told.status}  {code}".rstrip())
-    return lines
 
 
 # One dispatch.

@@ -7,6 +7,7 @@ stored, and have a type of their own so that a preview cannot be taken for what 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import msgspec
@@ -142,6 +143,26 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     after_call: bool = False
     """Whether a call of the same answer stands before it: its place is not known until then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Durable:
+    """A durable event with its number in the conversation."""
+
+    seq: int
+    at_ms: int
+    event: DurableEvent
+
+
+@dataclass(frozen=True, slots=True)
+class CaughtUp:
+    """Everything up to `seq` has been told; what follows is happening now."""
+
+    seq: int
+
+
+StreamItem: TypeAlias = Durable | Preview | CaughtUp
+"""What a reader is told: durable events after its number, previews, and when it is up to date."""
 
 
 _encode = msgspec.json.Encoder(order="deterministic").encode

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 import msgspec
 
+from antiphon.core.asking import Ask, Output
 from antiphon.core.blocks import Block, Message, Origin, Role, Status, Text, default_trust
 from antiphon.core.commands import (
     AddMessages,
@@ -27,6 +27,7 @@ from antiphon.core.commands import (
 )
 from antiphon.core.deltas import Channel
 from antiphon.core.dispatch import Denied
+from antiphon.core.events import StreamItem
 from antiphon.core.ids import (
     LOCAL_TENANT,
     CallId,
@@ -38,7 +39,7 @@ from antiphon.core.ids import (
     message_id,
 )
 from antiphon.core.ledger import text_result
-from antiphon.core.manifest import Policy, ToolDeclaration, stored_digest
+from antiphon.core.manifest import Policy, stored_digest
 from antiphon.core.placement import refuses_new_text
 from antiphon.core.records import (
     OPEN_RUN,
@@ -54,7 +55,6 @@ from antiphon.core.records import (
 from antiphon.core.tree import line as visible
 from antiphon.core.tree import with_results
 from antiphon.engine.dispatcher import Dispatcher
-from antiphon.engine.live import StreamItem
 from antiphon.engine.runs import Worker
 from antiphon.engine.startup import recover
 from antiphon.engine.texts import storable
@@ -62,29 +62,6 @@ from antiphon.engine.world import World
 from antiphon.errors import Conflict, InvalidInput, NotFound, Refused
 
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ask:
-    """What a run is asked to do, beside its input. None is the model's own default."""
-
-    model: str | None = None
-    instructions: str | None = None
-    tools: tuple[ToolDeclaration, ...] = ()
-    tool_choice: str | None = None
-    temperature: float | None = None
-    max_output_tokens: int | None = None
-    alone: bool = False
-    """Whether the run is refused, instead of queued, where another one works."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Output:
-    """A result that somebody else brings for a call."""
-
-    text: str
-    error: bool = False
-    code: str | None = None
 
 
 class Engine:

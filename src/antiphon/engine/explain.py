@@ -5,38 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, TypedDict
 
-import msgspec
-
 from antiphon.core import planner
-from antiphon.core.blocks import Message
 from antiphon.core.dispatch import State
-from antiphon.core.ids import Digest, OperationId, RunId
-from antiphon.core.manifest import Manifest, Mapping, WireRequest, manifest_digest
-from antiphon.core.records import Attempt, Call, Quarantined, Run
+from antiphon.core.explanation import Explanation, OperationTold
+from antiphon.core.ids import OperationId, RunId
+from antiphon.core.manifest import Manifest, WireRequest, manifest_digest
+from antiphon.core.records import Attempt
 from antiphon.core.tree import line as visible
 from antiphon.engine.listing import told_mappings
 from antiphon.engine.target import Targets, render_manifest
 from antiphon.engine.world import World
 from antiphon.errors import DigestMismatch, NotFound
-
-
-class OperationTold(msgspec.Struct, frozen=True, kw_only=True):
-    """One intended model call, all that its profile changed, and every try at it."""
-
-    manifest: Manifest
-    digest: Digest
-    mappings: tuple[Mapping, ...]
-    attempts: tuple[Attempt, ...]
-
-
-class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """A run as it is stored: nothing here is worked out anew or guessed."""
-
-    run: Run
-    input: Message | None
-    operations: tuple[OperationTold, ...]
-    calls: tuple[Call, ...]
-    quarantined: tuple[Quarantined, ...]
 
 
 async def told(world: World, operation: OperationId) -> OperationTold:

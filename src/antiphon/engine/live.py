@@ -12,34 +12,24 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 from antiphon.core.deltas import Channel
-from antiphon.core.events import Committed, DurableEvent, Preview, Withdrawn, decode_event
+from antiphon.core.events import (
+    CaughtUp,
+    Committed,
+    Durable,
+    DurableEvent,
+    Preview,
+    StreamItem,
+    Withdrawn,
+    decode_event,
+)
 from antiphon.core.ids import ConversationId, RunId
 from antiphon.core.records import StoredEvent
 from antiphon.stores.base import Store
 
 RING_EVENTS: Final = 256
-
-
-@dataclass(frozen=True, slots=True)
-class Durable:
-    """A durable event with its number in the conversation."""
-
-    seq: int
-    at_ms: int
-    event: DurableEvent
-
-
-@dataclass(frozen=True, slots=True)
-class CaughtUp:
-    """Everything up to `seq` has been told; what follows is happening now."""
-
-    seq: int
-
-
-StreamItem: TypeAlias = Durable | Preview | CaughtUp
 
 
 @dataclass(slots=True)

@@ -22,15 +22,13 @@ from antiphon.cli.chat.session import Session
 from antiphon.cli.chat.terminal import keys
 from antiphon.cli.chat.tools import DEMO
 from antiphon.cli.chat.voice import JsonVoice, Voice
-from antiphon.cli.lookup import find
 from antiphon.cli.opening import place_of, run, settings_of, working
 from antiphon.cli.output import config_option, db_option, json_option
 from antiphon.cli.view.text import Ink, colourful
-from antiphon.core.records import Conversation
 from antiphon.engine.models import LOCAL, REHEARSAL
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function
-from antiphon.errors import AntiphonError, NotFound, RunCanceled
+from antiphon.errors import AntiphonError, RunCanceled
 
 T = TypeVar("T")
 
@@ -121,13 +119,16 @@ class _Talk:
     ) -> int:
         """Open the store, talk, and return the exit code."""
         async with working(self._settings, functions) as app:
-            session = Session(app, self._voice, model=self._model, system=self._system)
+            session = Session(
+                app,
+                self._voice,
+                default_model=self._settings.models.default_name,
+                model=self._model,
+                system=self._system,
+            )
             chat = await app.latest() if go_on and conversation is None else None
             if conversation is not None:
-                found = await find(app.engine.world, conversation)
-                if not isinstance(found, Conversation):
-                    raise NotFound("This is no conversation.", at=conversation)
-                chat = await app.conversation(found.id)
+                chat = await session.conversation(conversation)
             if isinstance(self._voice, Console) and self._voice.editor is not None:
                 for said in await session.history():
                     self._voice.editor.remember(said)

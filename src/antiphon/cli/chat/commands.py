@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from antiphon.cli.chat.session import Session
-from antiphon.cli.lookup import dispatched, find
 from antiphon.cli.view.run import timeline
 from antiphon.cli.view.text import clip, harmless, one_line, screen_width, short, table
-from antiphon.cli.view.tree import gist
+from antiphon.cli.view.tree import conversation_page, gist
 from antiphon.core.blocks import Message, Status
-from antiphon.core.records import Conversation, Run
 from antiphon.core.tree import siblings
-from antiphon.engine.explain import explain, verified_request
 from antiphon.engine.models import REHEARSAL
 from antiphon.errors import InvalidInput, NotFound, Refused
+from antiphon.handles.run import RunHandle
 
 Work: TypeAlias = Callable[[Session, str], Awaitable[None]]
 
@@ -171,11 +169,9 @@ async def _switch(session: Session, rest: str) -> None:
 
 @slash("tree", "", "Draw the whole conversation: every branch, and what came to nothing.")
 async def _tree(session: Session, rest: str) -> None:
-    from antiphon.cli.show import conversation_page
-
-    world, chat = session.app.engine.world, session.there()
+    runs = await session.there().runs()
     session.voice.result(
-        await conversation_page(world, await chat.row(), session.voice.ink, screen_width())
+        conversation_page(await session.tree(), runs, session.voice.ink, screen_width())
     )
 
 
@@ -205,35 +201,30 @@ async def _delete(session: Session, rest: str) -> None:
 
 @slash("why", "[ID]", "Tell how the last answer came about: attempts, times, digests, tools.")
 async def _why(session: Session, rest: str) -> None:
-    world = session.app.engine.world
-    told = await explain(world, (await _run(session, rest)).id)
+    told = await (await _run(session, rest)).explain()
     session.voice.result(timeline(told, session.voice.ink, screen_width()))
     session.voice.note("/request prints the exact body that was sent.")
 
 
 @slash("request", "[ID]", "Print the exact body of the newest request, its digest verified.")
 async def _request(session: Session, rest: str) -> None:
-    world = session.app.engine.world
-    manifest = await dispatched(world, (await _run(session, rest)).id, None)
-    request = await verified_request(world, manifest)
-    session.voice.result([harmless(request.body.decode())])
+    body = await (await _run(session, rest)).request()
+    session.voice.result([harmless(body.decode())])
 
 
-async def _run(session: Session, name: str) -> Run:
+async def _run(session: Session, name: str) -> RunHandle:
     """Return the run that `name` is, or belongs to; the last one without a name."""
     if name.startswith("run_"):
-        found = await find(session.app.engine.world, name)
-        assert isinstance(found, Run)
-        return found
+        return await session.app.run(name)
     if name:
         message = await session.message(name)
         if message.run is None:
             raise NotFound("No run made this message.", at=message.id)
-        return await session.store.run(message.conversation, message.run)
+        return await session.app.run(message.run)
     run = await session.last_run()
     if run is None:
         raise Refused("Nothing was asked yet.", code="empty_conversation")
-    return run
+    return await session.app.run(run.id)
 
 
 # Models and conversations.
@@ -241,24 +232,17 @@ async def _run(session: Session, name: str) -> Run:
 
 @slash("models", "", "List the models there are.")
 async def _models(session: Session, rest: str) -> None:
-    rows = []
-    for name in session.models.names():
-        here = "●" if name == session.model_name else " "
-        try:
-            model = session.models.get(name)
-            about = f"{model.profile} at {model.base_url}"
-        except InvalidInput as error:
-            about = error.message
-        if name == REHEARSAL:
-            about = "a script that stands in for a model; works offline"
-        rows.append((f"{here} {name}", about))
+    rows = [
+        (f"{'●' if model.name == session.model_name else ' '} {model.name}", model.about)
+        for model in await session.app.models()
+    ]
     session.voice.result(table(rows))
 
 
 @slash("model", "NAME", "Send what follows to another model.")
 async def _model(session: Session, rest: str) -> None:
     if rest:
-        session.model = session.models.get(rest).name
+        session.model = await session.app.model(rest)
     session.voice.note(f"model: {session.model_name}")
 
 
@@ -284,11 +268,9 @@ async def _list(session: Session, rest: str) -> None:
 async def _open(session: Session, rest: str) -> None:
     if not rest:
         raise InvalidInput("/open ID, as /list shows them.", code="usage")
-    found = await find(session.app.engine.world, rest.lstrip("…"))
-    if not isinstance(found, Conversation):
-        raise NotFound("This is no conversation.", at=rest)
+    chat = await session.conversation(rest.lstrip("…"))
     session.must_be_free()
-    await session.take_up(await session.app.conversation(found.id))
+    await session.take_up(chat)
     session.voice.remark(await session.recent())
 
 

@@ -20,7 +20,7 @@ from antiphon.cli.view.text import Ink, clip, harmless, one_line, wrap
 from antiphon.core.blocks import Message
 from antiphon.core.deltas import Channel
 from antiphon.core.events import Preview
-from antiphon.library import RunEvent
+from antiphon.handles.events import RunEvent
 
 WIDEST: Final = 100
 PROMPT: Final = "› "  # noqa: RUF001

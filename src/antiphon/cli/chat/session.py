@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Final
 
 from antiphon.cli.chat.voice import JsonVoice, Voice, spoken
+from antiphon.cli.lookup import EVERY
 from antiphon.cli.view.run import explained
 from antiphon.cli.view.text import clip, one_line, screen_width, short
-from antiphon.cli.view.tree import SPEAKERS, Tree, gist
+from antiphon.cli.view.tree import SPEAKERS, Tree, conversation_list, first_words, gist
+from antiphon.core.asking import Ask, Output
 from antiphon.core.blocks import Message, Role, Status
 from antiphon.core.dispatch import State
 from antiphon.core.findings import GRAPH_CODES, PROFILE_CODES
-from antiphon.core.ids import LOCAL_TENANT, MessageId
-from antiphon.core.records import OPEN_RUN, TERMINAL_CALL, Run, RunStatus
-from antiphon.core.tree import line as visible
-from antiphon.engine.engine import Ask, Output
+from antiphon.core.ids import MessageId
+from antiphon.core.records import OPEN_RUN, Conversation, Run, RunStatus
+from antiphon.engine.edge.clock import SystemClock
 from antiphon.errors import InvalidInput, NotFound, Refused
-from antiphon.library import Antiphon, CallsWaiting, Chat, Committed, Ended, RunHandle, run_error
+from antiphon.handles.chat import Chat, Conversations
+from antiphon.handles.events import CallsWaiting, Committed, Ended
+from antiphon.handles.run import RunHandle, run_error
 
 RECENT: Final = 6
 """How many messages of a line are shown when it is taken up again."""
+
+_UNANSWERED: Final = OPEN_RUN | {RunStatus.ERROR}
 
 _CODES: Final = frozenset((*GRAPH_CODES, *PROFILE_CODES))
 
@@ -36,17 +42,22 @@ class Session:
     """
 
     def __init__(
-        self, app: Antiphon, voice: Voice, *, model: str | None = None, system: str | None = None
+        self,
+        app: Conversations,
+        voice: Voice,
+        *,
+        default_model: str,
+        model: str | None = None,
+        system: str | None = None,
     ) -> None:
         self.app = app
         self.voice = voice
-        self.store = app.engine.world.store
-        self.models = app.engine.world.settings.models
         self.chat: Chat | None = None
         self.model = model
         self.code = 0
         self.left: int | None = None
         self.leaving = asyncio.Event()
+        self._default_model = default_model
         self._system = system
         self._runs: asyncio.Queue[RunHandle] = asyncio.Queue()
         self._following: RunHandle | None = None
@@ -61,7 +72,7 @@ class Session:
     @property
     def model_name(self) -> str:
         """The model that further messages go to."""
-        return self.model or self.models.default_name
+        return self.model or self._default_model
 
     @property
     def busy(self) -> bool:
@@ -119,14 +130,12 @@ class Session:
 
     async def last_run(self) -> Run | None:
         """Return the newest run of this conversation."""
-        runs = await self.store.runs(self.there().id) if self.chat else []
+        runs = await self.chat.runs() if self.chat else []
         return runs[-1] if runs else None
 
     async def recent(self) -> list[str]:
         """Return the newest messages of the line, and what the last run left to be said."""
-        row = await self.there().row()
-        near = await self.store.path(row.id, row.head, limit=4 * RECENT) if row.head else []
-        line = visible(near, row.deletions)[-RECENT:]
+        line = await self.there().line(limit=RECENT)
         ink, width = self.voice.ink, screen_width()
         rows = [
             ink(f"{SPEAKERS[m.role]:>6}  ", "mark" if m.role is Role.USER else "dim")
@@ -139,7 +148,7 @@ class Session:
         return rows
 
     async def _unanswered(self, run: Run) -> list[str]:
-        asked = await self.store.run_input(run.conversation, run.id)
+        asked = (await (await self.app.run(run.id)).explain()).input
         said = f"“{clip(gist(asked), 40)}”" if asked is not None else "The last question"
         if run.error_code == "outcome_unknown":
             return [
@@ -205,11 +214,9 @@ class Session:
             InvalidInput: It is none of those that wait.
         """
         run = await self.there().open_run()
-        row = await run.row() if run is not None else None
-        if run is None or row is None or row.status is not RunStatus.WAITING:
+        waiting = {c.call_id: c.name for c in await run.waiting()} if run is not None else {}
+        if run is None or not waiting:
             raise Refused("No call waits for a result.", code="nothing_waits")
-        calls = await self.store.calls(row.conversation, row.id, row.leaf)
-        waiting = {c.call_id: c.name for c in calls if c.state not in TERMINAL_CALL}
         if call not in waiting and len(waiting) == 1:
             (only,) = waiting
             call, text = only, f"{call} {text}".strip()
@@ -243,7 +250,7 @@ class Session:
             match event:
                 case Committed(message=message):
                     answer = message
-                    self.voice.event(event, await self._seal(event))
+                    self.voice.event(event, await self._seal(run, event))
                 case CallsWaiting():
                     self.voice.event(event)
                     return 4
@@ -251,7 +258,7 @@ class Session:
                     if event.status is RunStatus.CANCELED:
                         self.voice.stopped(await self._stopped(run))
                     self.voice.event(event)
-                    await self._point_out_branch(run, answer)
+                    await self._point_out_branch(answer)
                     return await self._exit_code(run, event)
                 case _:
                     self.voice.event(event)
@@ -259,13 +266,13 @@ class Session:
 
     async def _stopped(self, run: RunHandle) -> str:
         """Return what a stopped run had said, as it is stored for people."""
-        tree = await self.store.tree(run.conversation)
+        tree = await self.there().tree()
         said = (m for m in reversed(tree) if m.run == run.id and m.status is Status.CANCELED)
         return spoken(node) if (node := next(said, None)) is not None else ""
 
-    async def _seal(self, event: Committed) -> str:
+    async def _seal(self, run: RunHandle, event: Committed) -> str:
         """Return the line under an answer that says that it is history now."""
-        row = await self.store.run(event.message.conversation, event.run)
+        row = await run.row()
         words = [f"saved {short(event.message.id)}"]
         if not event.message.calls and (row.input_tokens or row.output_tokens):
             words.append(f"{row.input_tokens} in, {row.output_tokens} out")
@@ -274,10 +281,10 @@ class Session:
             words.append(f"‹ {beside.index(event.message.id) + 1}/{len(beside)} ›")  # noqa: RUF001
         return " · ".join(words)
 
-    async def _point_out_branch(self, run: RunHandle, answer: Message | None) -> None:
+    async def _point_out_branch(self, answer: Message | None) -> None:
         if answer is None:
             return
-        head = (await self.store.conversation(run.conversation)).head
+        head = (await self.there().row()).head
         if head != answer.id:
             self.voice.note(
                 f"It stands on another branch than the one you look at: /switch {short(answer.id)}",
@@ -293,10 +300,8 @@ class Session:
 
     async def _was_sent(self, run: RunHandle) -> bool:
         """Whether the step in which the run ended had anything sent."""
-        operations = await self.store.operations(run.conversation, run.id)
-        if not operations:
-            return False
-        return (await self.store.attempts(operations[-1]))[-1].state is not State.COMMITTED
+        operations = (await run.explain()).operations
+        return bool(operations) and operations[-1].attempts[-1].state is not State.COMMITTED
 
     # What a line offers.
 
@@ -331,7 +336,7 @@ class Session:
         """
         run = await self.last_run()
         if run is not None and run.status is RunStatus.ERROR and run.input is not None:
-            return await self.store.message(run.conversation, run.input)
+            return await self.there().message(run.input)
         for message in reversed(await self.there().line()):
             if message.role is Role.USER:
                 return message
@@ -351,21 +356,41 @@ class Session:
     async def history(self) -> list[str]:
         """Return what the person said in the newest conversations, for the editor's memory."""
         said: list[str] = []
-        for row in reversed(await self.store.conversations(LOCAL_TENANT, limit=5)):
-            run = (await self.store.runs(row.id, OPEN_RUN | {RunStatus.ERROR}))[-1:]
-            line = await self.store.path(row.id, row.head, limit=200) if row.head else []
-            unanswered = [await self.store.run_input(row.id, r.id) for r in run]
+        for row in reversed(await self.app.newest(limit=5)):
+            chat = await self.app.conversation(row.id)
+            line = await chat.line(limit=200)
+            failed = [run.id for run in await chat.runs() if run.status in _UNANSWERED][-1:]
+            unanswered = [(await (await chat.run(run)).explain()).input for run in failed]
             said += [m.text for m in (*line, *unanswered) if m and m.role is Role.USER]
         return said[-200:]
 
     async def rows(self) -> list[str]:
         """Return the list of conversations."""
-        from antiphon.cli.show import conversation_list
-
-        world = self.app.engine.world
-        rows = await world.store.conversations(LOCAL_TENANT, limit=20)
-        lines = await conversation_list(world, rows, self.voice.ink)
+        rows = await self.app.newest(limit=20)
+        abouts = [row.title or await self._first_words(row) for row in rows]
+        lines = conversation_list(rows, abouts, self.voice.ink, SystemClock().now_ms())
         here = self.chat.id if self.chat else None
         return [
             ("● " if row.id == here else "  ") + line for row, line in zip(rows, lines, strict=True)
         ] or [one_line("No conversations yet.")]
+
+    async def _first_words(self, row: Conversation) -> str:
+        return first_words(await (await self.app.conversation(row.id)).roots())
+
+    async def conversation(self, name: str) -> Chat:
+        """Return the conversation whose id is, or ends with, `name`.
+
+        Raises:
+            NotFound: There is none.
+            InvalidInput: `ambiguous`: there are several.
+        """
+        with contextlib.suppress(NotFound):
+            return await self.app.conversation(name)
+        found = [row for row in await self.app.newest(limit=EVERY) if row.id.endswith(name)]
+        match found:
+            case [only]:
+                return await self.app.conversation(only.id)
+            case []:
+                raise NotFound("There is no conversation with this id.", at=name)
+            case _:
+                raise InvalidInput("Several ids end like this.", code="ambiguous", at=name)

@@ -19,7 +19,7 @@ from antiphon.core.blocks import Message, Refusal, Text
 from antiphon.core.events import Preview
 from antiphon.core.records import Call, CallState, RunStatus
 from antiphon.errors import AntiphonError
-from antiphon.library import (
+from antiphon.handles.events import (
     CallFinished,
     CallsWaiting,
     Committed,

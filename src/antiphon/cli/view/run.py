@@ -9,8 +9,8 @@ from antiphon.cli.view.text import Ink, clip, count, harmless, lasted, one_line,
 from antiphon.cli.view.tree import SPEAKERS, Place, gist
 from antiphon.core.blocks import Message, Text
 from antiphon.core.dispatch import State
+from antiphon.core.explanation import Explanation, OperationTold
 from antiphon.core.records import Attempt, Call, CallState, Quarantined, Run, RunKind, RunStatus
-from antiphon.engine.explain import Explanation, OperationTold
 
 _ENDS: Final = frozenset(
     {State.COMMITTED, State.FAILED, State.CANCELED, State.CLOSED, State.UNKNOWN}

@@ -6,11 +6,22 @@ a tree of any depth is drawn without recursion.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from antiphon.cli.view.text import Ink, cells, clip, count, one_line, pad, short
+from antiphon.cli.view.text import (
+    Ink,
+    ago,
+    cells,
+    clip,
+    count,
+    one_line,
+    pad,
+    screen_width,
+    short,
+    table,
+)
 from antiphon.core.blocks import (
     Audio,
     Block,
@@ -29,7 +40,7 @@ from antiphon.core.blocks import (
     Unknown,
 )
 from antiphon.core.ids import MessageId
-from antiphon.core.records import Conversation
+from antiphon.core.records import Conversation, Run, RunStatus
 from antiphon.core.tree import siblings
 
 SPEAKERS: Final = {
@@ -216,3 +227,35 @@ def headline(tree: Tree, ink: Ink) -> str:
     )
     title = f" {one_line(row.title)}" if row.title else ""
     return f"{ink(row.id, 'bold')}{title}\n{ink(numbers, 'dim')}"
+
+
+def conversation_page(tree: Tree, runs: Iterable[Run], ink: Ink, width: int) -> list[str]:
+    """Return a conversation's tree, and the runs that did not come to an answer."""
+    lines = [headline(tree, ink), "", *draw(tree, ink, width)]
+    if any(name not in tree.line for name in tree.messages):
+        lines += ["", ink(LEGEND, "dim")]
+    for told in runs:
+        if told.status not in (RunStatus.SUCCESS, RunStatus.CANCELED):
+            code = told.error_code or told.end_code or ""
+            lines.append(f"{told.id}  {told.status}  {code}".rstrip())
+    return lines
+
+
+def conversation_list(
+    rows: Iterable[Conversation], abouts: Iterable[str], ink: Ink, now_ms: int
+) -> list[str]:
+    """Return one line a conversation: id, age, and what it is about."""
+    width = screen_width()
+    told = [
+        (row.id, ago(row.updated_ms, now_ms), one_line(about))
+        for row, about in zip(rows, abouts, strict=True)
+    ]
+    return [
+        clip(line, width).replace(row[0], ink(row[0], "bold"), 1)
+        for line, row in zip(table(told), told, strict=True)
+    ]
+
+
+def first_words(roots: Iterable[Message]) -> str:
+    """Return what a person said first: the best title that nobody gave."""
+    return next((root.text for root in roots if root.role is Role.USER), "")

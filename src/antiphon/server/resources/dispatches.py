@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from antiphon.core import recovery
+from antiphon.core.asking import Output
 from antiphon.core.dispatch import ACTIVE, State
 from antiphon.core.ids import CallId, ConversationId, OperationId, RunId
 from antiphon.core.records import Attempt, Call, Run
-from antiphon.engine.engine import Output
 from antiphon.engine.startup import confirm_ended, settle_unknown
 from antiphon.engine.unsettled import Unsettled, looked_at, unknown_calls, unsettled
 from antiphon.errors import Conflict, InvalidInput

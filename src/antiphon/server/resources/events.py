@@ -17,10 +17,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from antiphon.core.deltas import Channel
-from antiphon.core.events import DurableEvent, Preview
+from antiphon.core.events import CaughtUp, Durable, DurableEvent, Preview, StreamItem
 from antiphon.core.ids import RunId
 from antiphon.core.records import Conversation
-from antiphon.engine.live import CaughtUp, Durable, StreamItem
 from antiphon.errors import InvalidInput
 from antiphon.server.body import Query, engine_of, queried
 from antiphon.server.endpoints import Endpoint

@@ -8,11 +8,11 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
+from antiphon.core.asking import Ask
 from antiphon.core.blocks import Audio, File, Image, Message, Role, Text
 from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import Conversation, Run
-from antiphon.engine.engine import Ask
 from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
 from antiphon.server.endpoints import Endpoint
 from antiphon.server.principals import Right, principal_of

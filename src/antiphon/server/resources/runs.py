@@ -9,17 +9,12 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
+from antiphon.core.asking import Output
+from antiphon.core.explanation import Explanation
 from antiphon.core.ids import CallId, Digest, OperationId, RunId
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import Run
-from antiphon.engine.engine import Output
-from antiphon.engine.explain import (
-    Explanation,
-    explain,
-    may_have_left,
-    planned,
-    verified_request,
-)
+from antiphon.engine.explain import explain, may_have_left, planned, verified_request
 from antiphon.errors import Conflict, NotFound
 from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
 from antiphon.server.endpoints import Endpoint

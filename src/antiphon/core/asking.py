@@ -1,0 +1,39 @@
+"""What an application asks of a run, of whom, and what it brings for a run's calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from antiphon.core.manifest import ToolDeclaration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ask:
+    """What a run is asked to do, beside its input. None is the model's own default."""
+
+    model: str | None = None
+    instructions: str | None = None
+    tools: tuple[ToolDeclaration, ...] = ()
+    tool_choice: str | None = None
+    temperature: float | None = None
+    max_output_tokens: int | None = None
+    alone: bool = False
+    """Whether the run is refused, instead of queued, where another one works."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """A result that somebody else brings for a call."""
+
+    text: str
+    error: bool = False
+    code: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTold:
+    """A model that a run may ask for by its name, and what is behind the name."""
+
+    name: str
+    about: str
+    default: bool = False

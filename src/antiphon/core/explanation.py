@@ -1,0 +1,29 @@
+"""Everything that is recorded about a run, as one value."""
+
+from __future__ import annotations
+
+import msgspec
+
+from antiphon.core.blocks import Message
+from antiphon.core.ids import Digest
+from antiphon.core.manifest import Manifest, Mapping
+from antiphon.core.records import Attempt, Call, Quarantined, Run
+
+
+class OperationTold(msgspec.Struct, frozen=True, kw_only=True):
+    """One intended model call, all that its profile changed, and every try at it."""
+
+    manifest: Manifest
+    digest: Digest
+    mappings: tuple[Mapping, ...]
+    attempts: tuple[Attempt, ...]
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """A run as it is stored: nothing here is worked out anew or guessed."""
+
+    run: Run
+    input: Message | None
+    operations: tuple[OperationTold, ...]
+    calls: tuple[Call, ...]
+    quarantined: tuple[Quarantined, ...]

@@ -1,0 +1,45 @@
+"""Questions that take more than one row to answer, for whoever asks: a program, a server."""
+
+from __future__ import annotations
+
+from antiphon.core.asking import ModelTold
+from antiphon.core.blocks import Message
+from antiphon.core.ids import ConversationId, MessageId
+from antiphon.core.tree import line as visible
+from antiphon.engine.models import REHEARSAL, Models
+from antiphon.errors import InvalidInput
+from antiphon.stores.base import Store
+
+
+async def line(
+    store: Store, conversation: ConversationId, leaf: MessageId | None, limit: int | None = None
+) -> list[Message]:
+    """Return the line that a model may see, to `leaf` or the head; the newest `limit` of it."""
+    row = await store.conversation(conversation)
+    at = leaf or row.head
+    if at is None:
+        return []
+    reach = limit
+    while True:
+        path = await store.path(conversation, at, limit=reach)
+        found = visible(path, row.deletions)
+        if limit is None or reach is None:
+            return found
+        if len(found) >= limit or len(path) < reach:
+            return found[-limit:]
+        reach *= 4  # deleted messages were among them
+
+
+def models_told(models: Models) -> list[ModelTold]:
+    """Return every model there is, the default one first, and what is behind its name."""
+    told = []
+    for name in models.names():
+        try:
+            model = models.get(name)
+            about = f"{model.profile} at {model.base_url}"
+        except InvalidInput as error:
+            about = error.message
+        if name == REHEARSAL:
+            about = "a script that stands in for a model; works offline"
+        told.append(ModelTold(name=name, about=about, default=name == models.default_name))
+    return told

@@ -1,0 +1,187 @@
+"""One run: its events, its answer, its end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+from antiphon.core import events
+from antiphon.core.asking import Output
+from antiphon.core.blocks import Message, Text
+from antiphon.core.deltas import Channel
+from antiphon.core.events import CaughtUp, Durable, Preview
+from antiphon.core.explanation import Explanation
+from antiphon.core.ids import RunId
+from antiphon.core.records import TERMINAL_CALL, Call, CallState, Run, RunStatus
+from antiphon.errors import AntiphonError, OutcomeUnknown, ProviderFailed, RunCanceled
+from antiphon.handles.backend import Backend
+from antiphon.handles.events import (
+    CallFinished,
+    CallsWaiting,
+    Committed,
+    Ended,
+    RunEvent,
+    Unknown,
+    Withdrawn,
+)
+
+
+class RunHandle:
+    """One run: its events, its answer, its end."""
+
+    def __init__(self, backend: Backend, run: Run, since: int | None = None) -> None:
+        self._backend = backend
+        self._since = run.seq - 1 if since is None else since
+        self.id = run.id
+        self.conversation = run.conversation
+
+    async def row(self) -> Run:
+        """Return where it stands now."""
+        return await self._backend.run(self.id)
+
+    async def events(self) -> AsyncIterator[RunEvent]:
+        """Yield what happens in this run, from its start to its end.
+
+        All text of an answer comes as previews before its `Committed`, whenever one begins to
+        iterate. Ends after `Ended`, and after `CallsWaiting` if the run still waits: nothing
+        follows until the results are brought. Iterating again tells it all from the start.
+        """
+        shown = 0  # the newest generation of which a preview was told
+        stream = self._backend.follow(self.conversation, self._since)
+        try:
+            async for item in stream:
+                if isinstance(item, Preview):
+                    if item.run == self.id:
+                        shown = item.generation
+                        yield item
+                    continue
+                if isinstance(item, CaughtUp):
+                    continue
+                event = await self._typed(item)
+                if event is None:
+                    continue
+                if isinstance(event, Committed) and event.generation != shown:
+                    for piece in _whole(event):
+                        yield piece
+                yield event
+                if isinstance(event, CallsWaiting | Ended):
+                    return
+        finally:
+            await stream.aclose()
+
+    async def _typed(self, item: Durable) -> RunEvent | None:
+        event = item.event
+        if getattr(event, "run", None) != self.id:
+            return None
+        match event:
+            case events.Withdrawn():
+                return Withdrawn(run=self.id, generation=event.generation, reason=event.reason)
+            case events.Committed():
+                message = await self._backend.message(self.conversation, event.message)
+                return Committed(
+                    run=self.id,
+                    message=message,
+                    generation=event.generation,
+                    finish=event.finish,
+                )
+            case events.CallChanged() if event.state not in (
+                CallState.PENDING,
+                CallState.EXECUTING,
+            ):
+                calls = await self.calls()
+                call = next(c for c in calls if c.call_id == event.call)
+                return CallFinished(run=self.id, call=call)
+            case events.RunChanged(status=RunStatus.UNKNOWN):
+                return Unknown(run=self.id, code=event.code)
+            case events.RunChanged(status=RunStatus.WAITING):
+                opened = await self.waiting()
+                return CallsWaiting(run=self.id, calls=opened) if opened else None
+            case events.RunChanged(status=RunStatus.SUCCESS | RunStatus.ERROR | RunStatus.CANCELED):
+                return Ended(run=self.id, status=event.status, code=event.code)
+            case _:
+                return None
+
+    async def calls(self) -> list[Call]:
+        """Return its tool calls, as the ledger has them."""
+        return await self._backend.calls(self.conversation, self.id)
+
+    async def waiting(self) -> tuple[Call, ...]:
+        """Return the calls whose results it waits for; none where it does not wait."""
+        row = await self.row()
+        if row.status is not RunStatus.WAITING:
+            return ()
+        return tuple(
+            c for c in await self.calls() if c.message == row.leaf and c.state not in TERMINAL_CALL
+        )
+
+    async def result(self) -> Message:
+        """Wait for the end and return the answer.
+
+        Raises:
+            OutcomeUnknown: Nobody knows what the provider did; it was not asked again.
+            ProviderFailed: It said no, or what it said may not be committed.
+            RunCanceled: Somebody canceled the run.
+        """
+        answer: Message | None = None
+        async for event in self.events():
+            match event:
+                case Committed(message=message):
+                    answer = message
+                case CallsWaiting(calls=calls):
+                    raise ProviderFailed(
+                        "The run waits for the results of tools.",
+                        code="missing_tool_result",
+                        at=calls[0].call_id if calls else self.id,
+                    )
+                case Ended(status=RunStatus.SUCCESS) if answer is not None:
+                    return answer
+                case Ended(status=status, code=code):
+                    raise run_error(self.id, status, code)
+                case _:
+                    pass
+        raise run_error(self.id, RunStatus.ERROR, "internal_error")
+
+    async def answer(self, outputs: Mapping[str, str | Output]) -> RunHandle:
+        """Bring the results of all its open calls, each once; events go on from here."""
+        since = (await self._backend.conversation(self.conversation)).last_event
+        row = await self._backend.answer(self.conversation, self.id, outputs)
+        return RunHandle(self._backend, row, since)
+
+    async def cancel(self, reason: str = "canceled") -> Run:
+        """Cancel it, in whatever state it is; for a run that has ended nothing changes."""
+        return await self._backend.cancel(self.conversation, self.id, reason=reason)
+
+    async def explain(self) -> Explanation:
+        """Return its operations, attempts, calls and why each ended as it did."""
+        return await self._backend.explain(self.id)
+
+    async def request(self) -> bytes:
+        """Return the exact body of its newest dispatch, its digest verified."""
+        return await self._backend.request(self.id)
+
+
+def _whole(event: Committed) -> list[Preview]:
+    """Return the text of an answer that was committed before anybody looked at its preview."""
+    return [
+        Preview(
+            run=event.run,
+            generation=event.generation,
+            block=number,
+            channel=Channel.TEXT,
+            offset=0,
+            text=block.text,
+        )
+        for number, block in enumerate(event.message.blocks)
+        if isinstance(block, Text)
+    ]
+
+
+def run_error(run: RunId, status: RunStatus, code: str | None) -> AntiphonError:
+    """Return the error that tells how a run ended, for those who wanted its answer."""
+    if status is RunStatus.CANCELED:
+        return RunCanceled("The run was canceled.", code=code, at=run)
+    if code == "outcome_unknown":
+        return OutcomeUnknown(
+            "The provider may have done the work; nothing came back, and it was not asked again.",
+            at=run,
+        )
+    return ProviderFailed("The run ended without an answer.", code=code, at=run)
