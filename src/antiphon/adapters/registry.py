@@ -10,6 +10,7 @@ import msgspec
 
 from antiphon.adapters.anthropic import Anthropic
 from antiphon.adapters.base import Adapter
+from antiphon.adapters.gemini import Gemini
 from antiphon.adapters.openai_chat import OpenAIChat
 from antiphon.adapters.openai_chat.dialects import DIALECTS as CHAT
 from antiphon.adapters.openai_chat.dialects import OPENAI
@@ -38,6 +39,7 @@ KNOWN: Final = (
 DIALECTS: Final[Mapping[str, Callable[[Mapping[str, object]], Adapter]]] = {
     "anthropic": Anthropic,
     "openai-responses": OpenAIResponses,
+    "gemini": Gemini,
 }
 """Dialects that are spoken by one provider only."""
 

@@ -40,6 +40,13 @@ def particular(profile: Profile) -> bool:
     )
 
 
+def says_nothing(profile: Profile, text: str) -> bool:
+    """Return whether the dialect takes `text` for none at all, and refuses it."""
+    if profile.blank_text:
+        return not (text or profile.empty_text)
+    return not text.strip()
+
+
 def problems(profile: Profile, block: AnyBlock, *, mapped: bool) -> Iterator[Problem]:
     """Yield what the dialect refuses about `block`; nothing that its adapter would put right."""
     match block:

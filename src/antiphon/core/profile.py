@@ -55,9 +55,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         results_in_user: Results are content of a user message.
         results_adjacent: Nothing stands between a call's message and its results.
         results_in_call_order: Results come in the order of their calls.
+        results_together: All results of a message stand in one message.
+        calls_answer: A message with calls stands behind the user's, or behind results.
+        signed_calls: The first call of each message is signed, since the user last spoke.
         result_media: A result may hold images and files.
         failures_speak: A result that is an error has content.
         blank_text: A text may be empty or only spaces.
+        empty_text: A text may be empty, where it may be only spaces.
         image_types: Media types of images that are taken as data; None for any.
         file_types: Media types of files that are taken as data; None for any.
         call_id_max: Longest call id that is taken; None for any.
@@ -70,6 +74,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         tools_declared: History with calls needs tool declarations.
         object_arguments: The arguments of a call are a JSON object.
         object_schemas: The schema of a tool says at its root that it is of type object.
+        schemas_without: Keywords that the schema of a tool cannot say, and without which it would
+            mean something else.
         strict_schemas: A tool declared strict must keep to the closed subset of JSON Schema.
         reasoning: When reasoning goes back.
         signed_reasoning: Reasoning goes back only as its provider signed it.
@@ -92,11 +98,15 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     results_in_user: bool = False
     results_adjacent: bool = True
     results_in_call_order: bool = False
+    results_together: bool = False
+    calls_answer: bool = False
+    signed_calls: bool = False
     text_with_calls: bool = True
     image_urls: bool = True
     result_media: bool = True
     failures_speak: bool = False
     blank_text: bool = True
+    empty_text: bool = True
     image_types: frozenset[str] | None = None
     file_types: frozenset[str] | None = None
     call_id_max: int | None = None
@@ -108,6 +118,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools_declared: bool = False
     object_arguments: bool = False
     object_schemas: bool = False
+    schemas_without: frozenset[str] = frozenset()
     strict_schemas: bool = False
     reasoning: Echo = Echo.NEVER
     signed_reasoning: bool = False
@@ -189,13 +200,6 @@ def _after_tool(value: object) -> dict[str, object]:
     return {"after_tool": _role_set([value] if isinstance(value, str) else value)}
 
 
-def _signatures(value: object) -> dict[str, object]:
-    """Thought signatures are a matter of the Gemini wire; a profile without them has no fact."""
-    if not isinstance(value, str):
-        raise TypeError("a word is expected")
-    return {}
-
-
 def _word(field: str, **words: object) -> Callable[[object], dict[str, object]]:
     """Return a reader of a fact that is one word out of a few, each of them a value of `field`."""
 
@@ -235,7 +239,9 @@ FACTS: Final[Mapping[str, Callable[[object], dict[str, object]]]] = {
     "text_with_calls": _flag("text_with_calls"),
     "image_urls": _flag("image_urls"),
     "thinking": _word("reasoning_leads", optional=False, required=True),
-    "thought_signatures": _signatures,
+    "thought_signatures": _word(
+        "signed_calls", first_call_of_each_step=True, required=True, optional=False, none=False
+    ),
     "reasoning_echo": _word(
         "reasoning",
         never=Echo.NEVER,

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from antiphon.core.block_rules import particular, problems
+from antiphon.core.block_rules import particular, problems, says_nothing
 from antiphon.core.blocks import (
     Audio,
     File,
@@ -32,6 +32,8 @@ from antiphon.core.findings import Finding, Severity
 from antiphon.core.ids import CallId
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.profile import Echo, Profile
+from antiphon.core.step_rules import StepRules
+from antiphon.core.tool_rules import check_tools
 
 KIND_NAMES: Final[Mapping[type, str]] = {
     Text: "text",
@@ -71,6 +73,7 @@ class ProfileRules:
         "_order",
         "_particular",
         "_profile",
+        "_steps",
         "_tools",
         "_turn",
         "_turn_left",
@@ -116,6 +119,7 @@ class ProfileRules:
         self._turn_left = False
         self._between: dict[CallId, str] = {}
         self._order = profile.results_in_call_order and not mapped
+        self._steps = StepRules(profile, findings) if StepRules.concern(profile, mapped) else None
         # What the adapter puts behind results has to be legal there.
         user_may = profile.after_tool is None or Role.USER in profile.after_tool
         self._may_follow_results = mapped and user_may and not profile.alternation
@@ -127,6 +131,7 @@ class ProfileRules:
             setattr(other, name, getattr(self, name))
         other._findings = findings
         other._between = self._between.copy()
+        other._steps = self._steps and self._steps.copy(findings)
         return other
 
     def feed(self, message: Message, start: int, owed: Mapping[CallId, object]) -> None:
@@ -137,6 +142,8 @@ class ProfileRules:
             self._empty(message, start)
         if owed and role is not Role.TOOL:
             self._stands_between(message, owed)
+        if self._steps is not None:
+            self._steps.feed(message, self._last, start, owed)
         if role not in self._free_roles:
             self._roles(message, start)
         most = self._profile.max_blocks
@@ -172,7 +179,7 @@ class ProfileRules:
                 self._result(message, order, start + order, block, owed)  # type: ignore[arg-type]
             elif kind not in allowed:
                 self._not_allowed(message, order, start + order, kind)
-            elif kind is Text and not self._profile.blank_text and not block.text.strip():  # type: ignore[union-attr]
+            elif kind is Text and says_nothing(self._profile, block.text):  # type: ignore[union-attr]
                 self._blank(message, order, start + order)
             elif kind is Image:
                 self._image(message, order, start + order, block)  # type: ignore[arg-type]
@@ -194,6 +201,8 @@ class ProfileRules:
             yield Finding(
                 code="must_end_with_user", at=last.id, position=position - 1, message=sentence
             )
+        if self._steps is not None:
+            yield from self._steps.unsigned
         if self._profile.reasoning_leads and last.role is Role.TOOL and self._leader is not None:
             yield from self._leads(*self._leader)
 
@@ -460,14 +469,16 @@ class ProfileRules:
                 "empty_content",
                 block_id(message.id, order),
                 position,
-                "A text block may not be blank here. Leave it out.",
+                "This text says nothing, and may not do so here. Leave it out.",
             )
 
     def _speaks(self, message: Message) -> bool:
         """Whether anything of a message is left without its blank texts, if they are left out."""
-        if self._profile.blank_text or not self._mapped:
+        if not self._mapped:
             return True
-        return any(type(b) is not Text or b.text.strip() for b in message.blocks)
+        return any(
+            type(b) is not Text or not says_nothing(self._profile, b.text) for b in message.blocks
+        )
 
     def _empty(self, message: Message, start: int) -> None:
         if self._mapped and message.role is Role.ASSISTANT:
@@ -513,75 +524,3 @@ def _is_paused(message: Message) -> bool:
 def _ends_in_space(message: Message) -> bool:
     last = message.blocks[-1] if message.blocks else None
     return type(last) is Text and last.text != last.text.rstrip()
-
-
-def check_tools(profile: Profile, tools: Collection[ToolDeclaration]) -> Iterator[Finding]:
-    """Yield what is wrong with the tool declarations of a request. They stand before the line."""
-    names = re.compile(profile.tool_name_pattern) if profile.tool_name_pattern else None
-    if profile.max_tools is not None and len(tools) > profile.max_tools:
-        yield Finding(
-            code="too_many_blocks",
-            at="tools",
-            position=-1,
-            message=f"{len(tools)} tools are declared, the provider takes {profile.max_tools}.",
-        )
-    for number, tool in enumerate(tools):
-        if names is not None and names.fullmatch(tool.name) is None:
-            yield Finding(
-                code="bad_tool_name",
-                at=f"tools[{number}]",
-                position=-1,
-                message=f"{tool.name!r} is no name for a tool here: {profile.tool_name_pattern}.",
-            )
-        yield from _check_schema(profile, number, tool)
-
-
-def _check_schema(profile: Profile, number: int, tool: ToolDeclaration) -> Iterator[Finding]:
-    try:
-        schema = msgspec.json.decode(tool.parameters)
-    except (msgspec.DecodeError, RecursionError):
-        schema = None
-    if not isinstance(schema, dict):
-        problem = "the parameters are not a JSON object"
-    elif profile.object_schemas and schema.get("type") != "object":
-        problem = "at its root it has to say that it is of type object"
-    elif profile.strict_schemas and tool.strict:
-        problem = next(open_places(schema), "")
-    else:
-        problem = ""
-    if problem:
-        yield Finding(
-            code="schema_unsupported",
-            at=f"tools[{number}]",
-            position=-1,
-            severity=Severity.ERROR,
-            message=f"The schema of {tool.name!r} cannot be used: {problem}.",
-        )
-
-
-def open_places(schema: dict[str, object]) -> Iterator[str]:
-    """Yield why `schema` is not closed, as strict tools want it: every object says what it has."""
-    if schema.get("type") != "object" or "anyOf" in schema:
-        yield "a strict tool's schema is of type object at the root, without anyOf"
-    todo: list[tuple[str, object]] = [("", schema)]
-    while todo:
-        path, node = todo.pop()
-        if isinstance(node, list):
-            todo += [(f"{path}[{n}]", item) for n, item in enumerate(node)]
-        if not isinstance(node, dict):
-            continue
-        where = path or "the root"
-        properties = node.get("properties")
-        if node.get("type") == "object" or isinstance(properties, dict):
-            if node.get("additionalProperties") is not False:
-                yield f"{where} has to say additionalProperties: false in a strict tool"
-            required = node.get("required")
-            missing = set(properties or ()) - set(required if isinstance(required, list) else ())
-            if missing:
-                yield f"{where} has to require {', '.join(sorted(missing))} in a strict tool"
-        if isinstance(properties, dict):
-            todo += [(f"{path}.{name}", inner) for name, inner in properties.items()]
-        todo += [(f"{path}.{name}", node[name]) for name in ("items", "anyOf") if name in node]
-        definitions = node.get("$defs")
-        if isinstance(definitions, dict):
-            todo += [(f"{path}.$defs.{name}", inner) for name, inner in definitions.items()]

@@ -1,0 +1,139 @@
+"""What Gemini's generateContent allows, and how a request is spelled: facts only.
+
+The rules are those of the published request types and of refusals that people have reported;
+`docs/reason-codes.md` names them one by one. The names that Google gives its models tell what
+a model enforces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from antiphon.core.blocks import Role
+from antiphon.core.profile import Echo, Profile
+from antiphon.errors import InvalidInput
+
+HOME: Final = "https://generativelanguage.googleapis.com/v1beta"
+
+MEDIA: Final = frozenset({"text", "image", "audio", "file"})
+
+GEMINI: Final = Profile(
+    name="gemini",
+    # System text is the instruction of the whole request; between contents it cannot be said.
+    roles=frozenset({Role.USER, Role.ASSISTANT}),
+    kinds={
+        Role.SYSTEM: frozenset({"text"}),
+        Role.DEVELOPER: frozenset({"text"}),
+        Role.USER: MEDIA,
+        # Models that draw or speak have their own media in their history.
+        Role.ASSISTANT: MEDIA | {"reasoning", "refusal", "tool_call"},
+        Role.TOOL: frozenset({"tool_result"}),
+    },
+    system_apart=True,
+    results_in_user=True,
+    results_in_call_order=True,
+    results_together=True,
+    calls_answer=True,
+    starts_with_user=True,
+    empty_text=False,
+    object_arguments=True,
+    tool_name_pattern="[A-Za-z_][A-Za-z0-9_.:-]{0,127}",
+    schemas_without=frozenset(
+        {"allOf", "definitions", "dependentSchemas", "patternProperties"}
+        | {"$dynamicRef", "$recursiveRef"}
+    ),
+    reasoning=Echo.KEPT,
+)
+
+
+class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a request is spelled. The defaults are those of the Gemini API, for ever.
+
+    Attributes:
+        api_version: Stands in the path where the address names no version itself.
+        key_header: The header that the key goes into.
+        call_ids: Whether calls and results are sent with their ids. Without, the provider pairs
+            them by name and order.
+    """
+
+    api_version: str = "v1beta"
+    key_header: str = "x-goog-api-key"
+    call_ids: bool = True
+
+    def url(self, endpoint: str, model: str, *, stream: bool) -> str:
+        """Return where requests for `model` go: the path names the model and the method.
+
+        Example:
+            >>> Wire().url("", "gemini-3-pro", stream=False)
+            'https://generativelanguage.googleapis.com/v1beta/models/gemini-3-pro:generateContent'
+        """
+        base = (endpoint or HOME).rstrip("/")
+        if VERSIONED.search(urlsplit(base).path) is None:
+            base = f"{base}/{quote(self.api_version, '')}"
+        collection, _, name = model.rpartition("/")
+        if collection not in COLLECTIONS:
+            collection, name = "models", model
+        method = "streamGenerateContent?alt=sse" if stream else "generateContent"
+        return f"{base}/{collection}/{quote(name, '')}:{method}"
+
+
+WIRE_FACTS: Final = Wire.__struct_fields__
+
+COLLECTIONS: Final = frozenset({"models", "tunedModels"})
+VERSIONED: Final = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?(?:/|\Z)")
+NAMED: Final = re.compile(r"\bgemini-(?P<major>\d{1,2})(?:\.\d+)?\b")
+DATED: Final = re.compile(r"(?:-(?:preview|exp|latest))?(?:-\d{3,4}|-\d{2}-\d{2,4})?\Z")
+
+
+def with_wire_facts(wire: Wire, facts: Mapping[str, object]) -> Wire:
+    """Return `wire` as changed by `facts`.
+
+    Raises:
+        InvalidInput: `bad_fact`; `at` names the fact.
+    """
+    try:
+        return msgspec.convert({**msgspec.to_builtins(wire), **facts}, Wire)
+    except msgspec.ValidationError as error:
+        raise InvalidInput(
+            f"This value does not fit: {error}.", code="bad_fact", at=f"facts.{'/'.join(facts)}"
+        ) from None
+
+
+def facts_of(model: str) -> dict[str, object]:
+    """Return what the name of a model says of it; nothing for a name that is not Google's.
+
+    From 3 on the first call of each step has to be signed, and no text of the model's own is
+    continued.
+
+    Example:
+        >>> facts_of("gemini-3-pro-preview")
+        {'prefill': 'unsupported', 'thought_signatures': 'first_call_of_each_step'}
+    """
+    match = NAMED.search(model)
+    if match is None:
+        return {}
+    newer = int(match["major"]) >= 3
+    return {
+        "prefill": "unsupported" if newer else "supported",
+        "thought_signatures": "first_call_of_each_step" if newer else "optional",
+    }
+
+
+def same_model(maker: str | None, reader: str) -> bool:
+    """Return whether what `maker` signed may be sent to `reader`.
+
+    A name without its edition stands for the one with it. A name without a number, such as an
+    alias or a gateway's own, says nothing, and is taken for the same.
+    """
+    if maker is None or NAMED.search(maker) is None or NAMED.search(reader) is None:
+        return True
+    return DATED.sub("", _bare(maker)) == DATED.sub("", _bare(reader))
+
+
+def _bare(model: str) -> str:
+    return model.rpartition("/")[2]

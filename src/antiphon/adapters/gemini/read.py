@@ -1,0 +1,317 @@
+"""Reads answers of generateContent, streamed or whole: chunks in, deltas out.
+
+Parts arrive one after the other and have no number. A call arrives whole; text goes on from chunk
+to chunk until something else comes, and what is signed is a part for itself. There is no end
+marker: the finish reason is the end, and usage may follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from antiphon.adapters.gemini.errors import stream_failure
+from antiphon.adapters.gemini.parts import SIGNATURE
+from antiphon.adapters.json_text import decode_lenient, is_cut
+from antiphon.core.blocks import Opaque
+from antiphon.core.deltas import (
+    ArgumentsDelta,
+    BlockStopped,
+    CallOpened,
+    Channel,
+    Delta,
+    Ended,
+    Failed,
+    Finished,
+    Meaning,
+    Note,
+    OpaqueState,
+    Opened,
+    TextDelta,
+    Usage,
+)
+from antiphon.core.wire.body import EVENT_STREAM, Body
+from antiphon.core.wire.events import Broken, Event, Framed, Whole
+from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
+
+PROFILE: Final = "gemini"
+DONE: Final = b"[DONE]"
+
+FINISH: Final[Mapping[str, Meaning]] = {
+    "STOP": Meaning.COMPLETE,  # also where calls were made
+    "MAX_TOKENS": Meaning.TRUNCATED,
+    "TOO_MANY_TOOL_CALLS": Meaning.TRUNCATED,
+    "CONTINUATION": Meaning.PAUSED,
+    "SAFETY": Meaning.FILTERED,
+    "RECITATION": Meaning.FILTERED,
+    "BLOCKLIST": Meaning.FILTERED,
+    "PROHIBITED_CONTENT": Meaning.FILTERED,
+    "SPII": Meaning.FILTERED,
+    "MODEL_ARMOR": Meaning.FILTERED,
+    "IMAGE_SAFETY": Meaning.FILTERED,
+    "IMAGE_PROHIBITED_CONTENT": Meaning.FILTERED,
+    "IMAGE_RECITATION": Meaning.FILTERED,
+    "MALFORMED_FUNCTION_CALL": Meaning.ERROR,
+    "UNEXPECTED_TOOL_CALL": Meaning.ERROR,
+    "MISSING_THOUGHT_SIGNATURE": Meaning.ERROR,
+    "MALFORMED_RESPONSE": Meaning.ERROR,
+    "NO_IMAGE": Meaning.ERROR,
+    "IMAGE_OTHER": Meaning.ERROR,
+    "LANGUAGE": Meaning.ERROR,
+    "OTHER": Meaning.ERROR,
+    "ESCALATION": Meaning.ERROR,
+    "PUP_LIMITED_DISABLED": Meaning.ERROR,
+    "FINISH_REASON_UNSPECIFIED": Meaning.ERROR,
+}
+
+
+class _Call(msgspec.Struct, rename="camel"):
+    id: str | None = None
+    name: str | None = None
+    args: msgspec.Raw = msgspec.Raw(b"{}")
+    partial_args: Any = None
+    will_continue: bool | None = None
+
+
+class _Part(msgspec.Struct, rename="camel"):
+    text: str | None = None
+    thought: bool | None = None
+    thought_signature: str | None = None
+    function_call: _Call | None = None
+
+
+class _Content(msgspec.Struct):
+    parts: list[msgspec.Raw] | None = None
+
+
+class _Candidate(msgspec.Struct, rename="camel"):
+    index: int | None = None
+    content: _Content | None = None
+    finish_reason: str | None = None
+    finish_message: str | None = None
+
+
+class _Feedback(msgspec.Struct, rename="camel"):
+    block_reason: str | None = None
+
+
+class _Tokens(msgspec.Struct, rename="camel"):
+    prompt_token_count: int | None = None
+    candidates_token_count: int | None = None
+    thoughts_token_count: int | None = None
+    tool_use_prompt_token_count: int | None = None
+    cached_content_token_count: int | None = None
+    total_token_count: int | None = None
+
+
+class _Chunk(msgspec.Struct, rename="camel"):
+    """One event of a stream, or a whole answer."""
+
+    candidates: list[_Candidate] | None = None
+    prompt_feedback: _Feedback | None = None
+    usage_metadata: Any = None
+    model_version: str | None = None
+    response_id: str | None = None
+    error: Any = None
+
+
+_chunk: Final = msgspec.json.Decoder(_Chunk)
+_chunks: Final = msgspec.json.Decoder(list[_Chunk])
+_part: Final = msgspec.json.Decoder(_Part)
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Reader:
+    """Reads one answer. Feed it the body as it comes, then say `end`."""
+
+    def __init__(self, content_type: str = EVENT_STREAM, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._body = Body(content_type, limits)
+        self._handle: str | None = None
+        self._model: str | None = None
+        self._blocks = 0
+        self._text: Channel | None = None  # what the last block is, where it may go on
+        self._answered = False  # whether any candidate came
+        self._closed = False
+
+    def feed(self, data: bytes) -> list[Delta]:
+        """Return what these bytes say. Where they were cut makes no difference."""
+        return [] if self._closed else self._read(self._body.feed(data))
+
+    def end(self) -> list[Delta]:
+        """Return what the end of the body says."""
+        if self._closed:
+            return []
+        deltas = self._read(self._body.end())
+        self._closed = True
+        return deltas
+
+    def _read(self, framed: list[Framed]) -> list[Delta]:
+        deltas: list[Delta] = []
+        for item in framed:
+            match item:
+                case Event():
+                    self._event(item, deltas)
+                case Whole(data):
+                    self._whole(data, deltas)
+                case Broken(code, message):
+                    self._fail(deltas, code, message)
+                case _:
+                    assert_never(item)
+            if self._closed:
+                break
+        return deltas
+
+    def _event(self, event: Event, deltas: list[Delta]) -> None:
+        try:
+            chunk = decode_lenient(_chunk, event.data)
+        except ValueError as error:
+            if event.data == DONE:
+                deltas.append(Ended())
+                self._closed = True
+            elif event.data.strip() and not event.unterminated:
+                self._fail(deltas, "malformed_event", f"An event cannot be read: {error}")
+            # Half an event at the end of the body is a cut, and the missing finish will say so.
+            return
+        if event.unterminated:
+            deltas.append(Note("unterminated_event"))
+        self._take(chunk, deltas)
+
+    def _whole(self, data: bytes, deltas: list[Delta]) -> None:
+        """An answer in one piece, or the array of chunks that a stream without events is."""
+        try:
+            array = data.lstrip()[:1] == b"["
+            chunks = decode_lenient(_chunks, data) if array else [decode_lenient(_chunk, data)]
+        except ValueError as error:
+            code = "stream_incomplete" if is_cut(data, error) else "malformed_event"
+            self._fail(deltas, code, f"The answer cannot be read: {error}")
+            return
+        for chunk in chunks:
+            self._take(chunk, deltas)
+            if self._closed:
+                return
+        deltas.append(Ended())
+
+    def _take(self, chunk: _Chunk, deltas: list[Delta]) -> None:
+        if chunk.error is not None:
+            deltas.append(stream_failure(chunk.error))
+            self._closed = True
+            return
+        self._model = self._model or chunk.model_version
+        if chunk.response_id and chunk.response_id != self._handle:
+            deltas.append(Note("handle_changed") if self._handle else Opened(chunk.response_id))
+            self._handle = self._handle or chunk.response_id
+        self._count(chunk.usage_metadata, deltas)
+        for candidate in chunk.candidates or ():
+            if candidate.index:
+                deltas.append(Note("other_candidate"))
+                continue
+            self._answered = True
+            for part in (candidate.content and candidate.content.parts) or ():
+                self._add(bytes(part), deltas)
+                if self._closed:
+                    return
+            if candidate.finish_reason:
+                self._finish(candidate.finish_reason, candidate.finish_message, deltas)
+        blocked = chunk.prompt_feedback and chunk.prompt_feedback.block_reason
+        if blocked and not self._answered:
+            deltas.append(Finished(f"blockReason:{blocked}", Meaning.FILTERED))
+
+    def _finish(self, word: str, message: str | None, deltas: list[Delta]) -> None:
+        deltas.append(Finished(word, FINISH.get(word, Meaning.UNKNOWN)))
+        if word == "MALFORMED_FUNCTION_CALL":
+            deltas.append(
+                Failed(
+                    "malformed_function_call",
+                    message or "The model made a call that cannot be read.",
+                    retryable=True,
+                )
+            )
+
+    # Parts.
+
+    def _add(self, raw: bytes, deltas: list[Delta]) -> None:
+        try:
+            part = decode_lenient(_part, raw)
+        except ValueError as error:
+            self._fail(deltas, "malformed_event", f"A part cannot be read: {error}")
+            return
+        state = part.thought_signature
+        if part.function_call is not None:
+            self._call(part.function_call, state, deltas)
+        elif part.text is not None or _members.decode(raw).keys() <= {SIGNATURE, "thought"}:
+            channel = Channel.REASONING if part.thought else Channel.TEXT
+            self._say(channel, part.text or "", state, deltas)
+        else:
+            # What the provider did by itself goes back as it came.
+            kept = Opaque(profile=PROFILE, value=msgspec.Raw(raw), model=self._model, work=True)
+            deltas.append(OpaqueState(self._next(), kept))
+
+    def _say(self, channel: Channel, text: str, state: str | None, deltas: list[Delta]) -> None:
+        if not state:
+            if text:
+                goes_on = self._text is channel
+                block = self._blocks - 1 if goes_on else self._next(channel)
+                deltas.append(TextDelta(block, channel, text))
+            return
+        block = self._next()
+        fields: dict[str, object] = {SIGNATURE: state}
+        if channel is Channel.REASONING:
+            fields["thought"] = True
+            if text:
+                deltas.append(TextDelta(block, channel, text))
+        elif text:
+            deltas.append(TextDelta(block, channel, text))
+            block = self._next()  # the state stands behind the text that it signs
+        else:
+            fields["text"] = ""
+        deltas.append(OpaqueState(block, self._kept(fields)))
+
+    def _call(self, call: _Call, state: str | None, deltas: list[Delta]) -> None:
+        if call.partial_args is not None or call.will_continue:
+            self._fail(deltas, "malformed_event", "Half a call came, which nobody had asked for.")
+            return
+        block, arguments = self._next(), bytes(call.args)
+        deltas.append(CallOpened(block, call.id or None, call.name, needs_stop=True))
+        if arguments not in (b"{}", b"null"):
+            deltas.append(ArgumentsDelta(block, arguments.decode()))
+        if state:
+            deltas.append(OpaqueState(block, self._kept({SIGNATURE: state})))
+        deltas.append(BlockStopped(block))
+
+    def _next(self, text: Channel | None = None) -> int:
+        """Return the number of a new block, which may be gone on with if it is `text`."""
+        self._text = text
+        self._blocks += 1
+        return self._blocks - 1
+
+    def _kept(self, fields: Mapping[str, object]) -> Opaque:
+        return Opaque(profile=PROFILE, value=msgspec.Raw(_encode(fields)), model=self._model)
+
+    # Around them.
+
+    def _count(self, usage: object, deltas: list[Delta]) -> None:
+        """Take the counts so far: each replaces the one before, none is added."""
+        if usage is None:
+            return
+        try:
+            told = msgspec.convert(usage, _Tokens, strict=False)
+        except msgspec.ValidationError:
+            deltas.append(Note("unreadable_usage"))
+            return
+        prompt = told.prompt_token_count
+        deltas.append(
+            Usage(
+                input=None if prompt is None else prompt + (told.tool_use_prompt_token_count or 0),
+                output=(told.candidates_token_count or 0) + (told.thoughts_token_count or 0),
+                total=told.total_token_count,
+                cached=told.cached_content_token_count,
+                reasoning=told.thoughts_token_count,
+            )
+        )
+
+    def _fail(self, deltas: list[Delta], code: str, message: str) -> None:
+        deltas.append(Failed(code, message, retryable=code != "event_too_large", definite=False))
+        self._closed = True
