@@ -70,7 +70,6 @@ class ProfileRules:
         "_mapped",
         "_may_follow_results",
         "_names",
-        "_order",
         "_particular",
         "_profile",
         "_steps",
@@ -118,8 +117,9 @@ class ProfileRules:
         self._turn: Role | None = None
         self._turn_left = False
         self._between: dict[CallId, str] = {}
-        self._order = profile.results_in_call_order and not mapped
-        self._steps = StepRules(profile, findings) if StepRules.concern(profile, mapped) else None
+        self._steps = (
+            StepRules(profile, findings) if StepRules.concern(profile, mapped=mapped) else None
+        )
         # What the adapter puts behind results has to be legal there.
         user_may = profile.after_tool is None or Role.USER in profile.after_tool
         self._may_follow_results = mapped and user_may and not profile.alternation
@@ -137,7 +137,7 @@ class ProfileRules:
     def feed(self, message: Message, start: int, owed: Mapping[CallId, object]) -> None:
         """Take the next message; `owed` are the calls that were open before it."""
         role = message.role
-        self._blocks(message, start, owed)
+        self._blocks(message, start)
         if role is not Role.TOOL and not (message.blocks and self._speaks(message)):
             self._empty(message, start)
         if owed and role is not Role.TOOL:
@@ -165,7 +165,7 @@ class ProfileRules:
         self._count += 1
         self._last = message
 
-    def _blocks(self, message: Message, start: int, owed: Mapping[CallId, object]) -> None:
+    def _blocks(self, message: Message, start: int) -> None:
         role = message.role
         allowed = self._kinds[role]
         for order, block in enumerate(message.blocks):
@@ -176,7 +176,7 @@ class ProfileRules:
             if kind is ToolCall and role is Role.ASSISTANT:
                 self._call(message, order, start + order, block)  # type: ignore[arg-type]
             elif kind is ToolResult and role is Role.TOOL:
-                self._result(message, order, start + order, block, owed)  # type: ignore[arg-type]
+                self._result(message, order, start + order, block)  # type: ignore[arg-type]
             elif kind not in allowed:
                 self._not_allowed(message, order, start + order, kind)
             elif kind is Text and says_nothing(self._profile, block.text):  # type: ignore[union-attr]
@@ -394,7 +394,6 @@ class ProfileRules:
         order: int,
         position: int,
         result: ToolResult,
-        owed: Mapping[CallId, object],
     ) -> None:
         call_id = result.call_id
         if self._between and call_id in self._between:
@@ -404,14 +403,6 @@ class ProfileRules:
                 position,
                 f"{self._between[call_id]} stands between the call {call_id} and its result. Results come directly after "
                 "the message that asks for them.",
-                call_id,
-            )
-        if self._order and call_id in owed and next(iter(owed)) != call_id:
-            self._find(
-                "result_order",
-                block_id(message.id, order),
-                position,
-                f"Results come in the order of their calls here; {next(iter(owed))} is due before {call_id}.",
                 call_id,
             )
         if (

@@ -25,10 +25,10 @@ class StepRules:
         self._unsigned: list[Finding] = []
 
     @staticmethod
-    def concern(profile: Profile, mapped: bool) -> bool:
+    def concern(profile: Profile, *, mapped: bool) -> bool:
         """Whether there is anything to be asked."""
-        some = profile.results_together or profile.calls_answer or profile.signed_calls
-        return some and not mapped
+        of_results = profile.results_together or profile.results_in_call_order
+        return not mapped and (of_results or profile.calls_answer or profile.signed_calls)
 
     def copy(self, findings: list[Finding]) -> StepRules:
         """Return rules that stand where these stand, and put their findings into `findings`."""
@@ -48,8 +48,11 @@ class StepRules:
         match message.role:
             case Role.USER:
                 self._unsigned.clear()
-            case Role.TOOL if self._profile.results_together and owed:
-                self._together(message, start, owed)
+            case Role.TOOL if owed:
+                if self._profile.results_together:
+                    self._together(message, start, owed)
+                if self._profile.results_in_call_order:
+                    self._in_order(message, start, owed)
             case Role.ASSISTANT:
                 self._asks(message, before, start)
             case _:
@@ -68,6 +71,25 @@ class StepRules:
                     call_ids=tuple(owed),
                 )
             )
+
+    def _in_order(self, message: Message, start: int, owed: Mapping[CallId, object]) -> None:
+        due = iter(owed)
+        for order, block in enumerate(message.blocks):
+            if type(block) is not ToolResult or block.call_id not in owed:
+                continue
+            expected = next(due, block.call_id)
+            if block.call_id != expected:
+                self._findings.append(
+                    Finding(
+                        code="result_order",
+                        at=block_id(message.id, order),
+                        position=start + order,
+                        message=f"Results come in the order of their calls here; {expected} is due before "
+                        f"{block.call_id}.",
+                        call_ids=(block.call_id,),
+                    )
+                )
+                return
 
     def _asks(self, message: Message, before: Message | None, start: int) -> None:
         first = next((n for n, b in enumerate(message.blocks) if type(b) is ToolCall), None)

@@ -137,7 +137,9 @@ class _Reader:
             )
 
     def _content(self, at: str, item: object) -> None:
-        word = item.get("role") if isinstance(item, dict) else None
+        if not isinstance(item, dict):
+            raise _Malformed("", f"A content is an object, not {options.kind_of(item)}.")
+        word = item.get("role")
         role = ROLES.get(word) if word is None or isinstance(word, str) else None
         if role is None:
             raise _Malformed(

@@ -18,7 +18,9 @@ from antiphon.core.blocks import Role
 from antiphon.core.profile import Echo, Profile
 from antiphon.errors import InvalidInput
 
-HOME: Final = "https://generativelanguage.googleapis.com/v1beta"
+HOME: Final = "https://generativelanguage.googleapis.com"
+API_VERSION: Final = "/v1beta"
+"""Stands in the path where the address names no version itself."""
 
 MEDIA: Final = frozenset({"text", "image", "audio", "file"})
 
@@ -55,13 +57,11 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a request is spelled. The defaults are those of the Gemini API, for ever.
 
     Attributes:
-        api_version: Stands in the path where the address names no version itself.
         key_header: The header that the key goes into.
         call_ids: Whether calls and results are sent with their ids. Without, the provider pairs
             them by name and order.
     """
 
-    api_version: str = "v1beta"
     key_header: str = "x-goog-api-key"
     call_ids: bool = True
 
@@ -74,7 +74,7 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """
         base = (endpoint or HOME).rstrip("/")
         if VERSIONED.search(urlsplit(base).path) is None:
-            base = f"{base}/{quote(self.api_version, '')}"
+            base += API_VERSION
         collection, _, name = model.rpartition("/")
         if collection not in COLLECTIONS:
             collection, name = "models", model

@@ -273,10 +273,9 @@ class Reader:
         if call.partial_args is not None or call.will_continue:
             self._fail(deltas, "malformed_event", "Half a call came, which nobody had asked for.")
             return
-        block, arguments = self._next(), bytes(call.args)
+        block, arguments = self._next(), bytes(call.args).decode()
         deltas.append(CallOpened(block, call.id or None, call.name, needs_stop=True))
-        if arguments not in (b"{}", b"null"):
-            deltas.append(ArgumentsDelta(block, arguments.decode()))
+        deltas.append(ArgumentsDelta(block, "{}" if arguments == "null" else arguments))
         if state:
             deltas.append(OpaqueState(block, self._kept({SIGNATURE: state})))
         deltas.append(BlockStopped(block))
