@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from antiphon.adapters import registry
 from antiphon.adapters.anthropic.profile import WIRE_FACTS as ANTHROPIC_FACTS
+from antiphon.adapters.gemini.profile import WIRE_FACTS as GEMINI_FACTS
 from antiphon.adapters.openai_chat.profile import WIRE_FACTS
 from antiphon.cli.documents import document_of
 from antiphon.cli.judging import Verdict, judge
@@ -65,7 +66,8 @@ FACTS_HEAD = """
 
 A profile describes a dialect. What is known of one model beyond that is stated as facts, in the configuration
 (`facts = {{ ... }}`) or in the `model_profile` of a document given to `antiphon lint`: {facts}. How a server that
-speaks the dialect spells a request is stated the same way: {wire}; for `anthropic`: {anthropic}.
+speaks the dialect spells a request is stated the same way: {wire}; for `anthropic`: {anthropic}; for
+`gemini`: {gemini}.
 """
 
 Json: TypeAlias = dict[str, Any]
@@ -76,6 +78,7 @@ PROFILES: Mapping[str, Profile] = {
 
 
 BY_ADAPTER: Mapping[str, frozenset[str]] = {
+    "gemini": frozenset({"lost_signature"}),
     "openai-responses": frozenset(
         {"item_order", "reasoning_unpaired", "lost_reasoning", "thinking_modified"}
     ),
@@ -106,6 +109,7 @@ def active(profile: Profile, code: str) -> bool:
         "bad_tool_name": profile.tool_name_pattern is not None,
         "schema_unsupported": True,
         "tool_config_missing": profile.tools_declared,
+        "response_count_mismatch": profile.results_together,
         "lost_signature": profile.signed_reasoning,
         "lost_reasoning": profile.reasoning in ("with_calls", "always"),
         "thinking_missing": profile.signed_reasoning,
@@ -215,6 +219,7 @@ def facts() -> str:
         facts=", ".join(f"`{fact}`" for fact in FACTS),
         wire=", ".join(f"`{fact}`" for fact in WIRE_FACTS),
         anthropic=", ".join(f"`{fact}`" for fact in ANTHROPIC_FACTS),
+        gemini=", ".join(f"`{fact}`" for fact in GEMINI_FACTS),
     )
 
 
