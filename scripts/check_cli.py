@@ -31,6 +31,10 @@ def page() -> str:
             raise SystemExit(f"the command {name} cannot be loaded")
         inner = click.Context(command, info_name=name, parent=context, max_content_width=90)
         parts += ["", f"## {name}", "", "```text", command.get_help(inner), "```"]
+        if isinstance(command, click.Group):
+            for one, part in command.commands.items():
+                leaf = click.Context(part, info_name=one, parent=inner, max_content_width=90)
+                parts += ["", f"### {name} {one}", "", "```text", part.get_help(leaf), "```"]
     return "\n".join(parts) + "\n"
 
 

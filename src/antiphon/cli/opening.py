@@ -98,6 +98,14 @@ async def working(
         yield app
 
 
+async def server_of(settings: Settings) -> str | None:
+    """Return where the server listens that has the database open; None where none has."""
+    if holder_of(settings) is None:
+        return None
+    async with reading(settings) as world:
+        return next(iter((await world.store.addresses()).values()), None)
+
+
 @asynccontextmanager
 async def writing(settings: Settings) -> AsyncIterator[World]:
     """Open the store to change it without sending anything.

@@ -37,24 +37,33 @@ def command(
 
 
 async def _serve(settings: Settings, *, as_json: bool) -> None:
-    from antiphon.library import open as open_library
+    from antiphon.engine.assembly import open_world
+    from antiphon.engine.engine import Engine
     from antiphon.server import logs
     from antiphon.server.app import build
-    from antiphon.server.serving import listen, serve, told_to_stop, url_of
+    from antiphon.server.principals import Keyring
+    from antiphon.server.serving import listen, may_listen, serve, told_to_stop, url_of
 
     logs.configure()
     listener = listen(settings)
+    url = url_of(listener)
+
+    def started() -> None:
+        if as_json:
+            print_json({"url": url, "db": place_of(settings)})
+        else:
+            click.echo(screen(settings, url))
+
     with listener, told_to_stop() as stop:
-        async with open_library(settings=settings) as app:
-            url = url_of(listener)
-
-            def started() -> None:
-                if as_json:
-                    print_json({"url": url, "db": place_of(settings)})
-                else:
-                    click.echo(screen(settings, url))
-
-            await serve(build(app.engine), listener, stop=stop, started=started)
+        async with open_world(settings=settings, address=url) as world:
+            keyring = await Keyring.load(world)
+            may_listen(listener, keyring)
+            engine = Engine(world)
+            await engine.start()
+            try:
+                await serve(build(engine, keyring), listener, stop=stop, started=started)
+            finally:
+                await engine.close()
 
 
 def screen(settings: Settings, url: str) -> str:

@@ -30,6 +30,7 @@ async def open_world(
     transport: Transport | None = None,
     clock: Clock | None = None,
     entropy: Entropy | None = None,
+    address: str | None = None,
 ) -> AsyncIterator[World]:
     """Open what an engine needs, and close it again. A test gives its own parts."""
     settings = settings or Settings.load()
@@ -42,7 +43,7 @@ async def open_world(
             from antiphon.engine.edge.http import open_transport
 
             wire = open_transport(settings)
-        fence = await store.join(NodeId("local"), None, clock.now_ms())
+        fence = await store.join(NodeId("local"), address, clock.now_ms())
         yield World(
             store=store,
             transport=wire,

@@ -19,7 +19,7 @@ from antiphon.server.faults import Faults, routing_fault
 from antiphon.server.limits import LOOPBACK, Limits
 from antiphon.server.openapi import PATH as DOCUMENT
 from antiphon.server.openapi import document
-from antiphon.server.principals import Principals
+from antiphon.server.principals import Keyring, Principals
 from antiphon.server.sse import Streams
 
 
@@ -35,12 +35,15 @@ def endpoints() -> list[Endpoint]:
     return routes
 
 
-def build(engine: Engine) -> Starlette:
+def build(engine: Engine, keyring: Keyring | None = None) -> Starlette:
     """Return the application over a started engine; opening and closing it is the caller's.
+
+    Without a keyring, or with an empty one, whoever asks is the local owner.
 
     `app.state.streams.close()` ends every open stream in good order.
     """
     settings = engine.world.settings
+    keyring = keyring or Keyring(engine.world)
     routes = endpoints()
     app = Starlette(
         routes=routes,
@@ -52,12 +55,14 @@ def build(engine: Engine) -> Starlette:
                 Limits,
                 max_body_bytes=settings.max_body_bytes,
                 body_timeout_s=settings.body_timeout_s,
-                hosts=LOOPBACK | {settings.host},
+                # A key protects better than a name, and who listens wider has more than one.
+                hosts=None if not keyring.empty else LOOPBACK | {settings.host},
             ),
-            Middleware(Principals),
+            Middleware(Principals, keyring=keyring),
         ],
         exception_handlers={HTTPException: routing_fault},
     )
     app.state.engine = engine
+    app.state.keyring = keyring
     app.state.streams = Streams()
     return app

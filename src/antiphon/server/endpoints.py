@@ -12,7 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from antiphon.server.principals import Right, principal_of
+from antiphon.core.keys import Right
+from antiphon.server.principals import principal_of
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 
@@ -30,6 +31,7 @@ class Endpoint(Route):
         media_type: The kind of the answer, where it is not JSON.
         starts: Whether it starts a run, so that an `Idempotency-Key` makes it safe to repeat.
         right: What a key must be allowed to do.
+        public: Whether it is answered to anybody.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Endpoint(Route):
         media_type: str = "application/json",
         starts: bool = False,
         right: Right | None = None,
+        public: bool = False,
     ) -> None:
         super().__init__(path, handler, methods=[method])
         self.method = method
@@ -55,6 +58,7 @@ class Endpoint(Route):
         self.status = status
         self.media_type = media_type
         self.starts = starts
+        self.public = public
         self.right = right or (Right.READ if method == "GET" else Right.WRITE)
 
     @property
@@ -71,6 +75,6 @@ class Endpoint(Route):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, where whoever asks may do this."""
-        if scope["method"] in (self.methods or ()):
+        if not self.public and scope["method"] in (self.methods or ()):
             principal_of(HTTPConnection(scope)).require(self.right)
         await super().handle(scope, receive, send)

@@ -23,4 +23,4 @@ async def _health(request: Request) -> Response:
     return answer(Health(status="ok"))
 
 
-routes: Final = [Endpoint("GET", "/healthz", _health, answer=Health)]
+routes: Final = [Endpoint("GET", "/healthz", _health, answer=Health, public=True)]

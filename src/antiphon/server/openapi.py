@@ -77,7 +77,7 @@ def _operation(endpoint: Endpoint, schemas: Schemas, error: Schema) -> Schema:
     told: Schema = {
         "operationId": _name(endpoint),
         "summary": endpoint.summary,
-        "description": f"{description}\n\nNeeds the right to {endpoint.right}.",
+        "description": f"{description}\n\n{_right(endpoint)}",
         "parameters": parameters,
         "responses": {
             str(endpoint.status): _answer(endpoint, schemas),
@@ -130,6 +130,10 @@ def _query(schema: Schema) -> list[Schema]:
         }
         for name, kind in schema.get("properties", {}).items()
     ]
+
+
+def _right(endpoint: Endpoint) -> str:
+    return "Needs no key." if endpoint.public else f"Needs the right to {endpoint.right}."
 
 
 def _name(endpoint: Endpoint) -> str:

@@ -12,6 +12,7 @@ import contextlib
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from ipaddress import ip_address
 from typing import Final
 
 import uvicorn
@@ -19,6 +20,7 @@ from starlette.applications import Starlette
 
 from antiphon.engine.settings import Settings
 from antiphon.errors import InvalidInput
+from antiphon.server.principals import Keyring
 from antiphon.server.protocol import Connection
 
 BACKLOG: Final = 1024
@@ -47,6 +49,22 @@ def listen(settings: Settings) -> socket.socket:
         code="address_unusable",
         at=f"{settings.host}:{settings.port}",
     )
+
+
+def may_listen(listener: socket.socket, keyring: Keyring) -> None:
+    """Refuse to be reachable from other machines by anybody who likes.
+
+    Raises:
+        InvalidInput: `key_required`, and how to make one.
+    """
+    host = listener.getsockname()[0]
+    if keyring.empty and not ip_address(host).is_loopback:
+        raise InvalidInput(
+            "Others could reach this server, and no key is defined. Make one first: "
+            "antiphon keys create --name NAME --right all",
+            code="key_required",
+            at=host,
+        )
 
 
 def url_of(listener: socket.socket) -> str:

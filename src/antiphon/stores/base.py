@@ -22,6 +22,7 @@ from antiphon.core.ids import (
     RunId,
     TenantId,
 )
+from antiphon.core.keys import Key
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import (
     Attempt,
@@ -60,6 +61,18 @@ class Store(Protocol):
 
     async def join(self, node: NodeId, address: str | None, now_ms: int) -> Fence:
         """Register this process as `node` under a new epoch; older epochs of it are stale."""
+
+    async def addresses(self) -> dict[NodeId, str]:
+        """Return where processes that joined said that they listen."""
+
+    async def keys(self) -> list[Key]:
+        """Return every key of principals, revoked ones too, in the order they were made."""
+
+    async def add_key(self, key: Key) -> Key:
+        """Keep a new key."""
+
+    async def revoke_key(self, key: str, now_ms: int) -> Key:
+        """Take a key's power away, for good. Raises `NotFound`."""
 
     async def tenant_key(self, tenant: TenantId) -> bytes:
         """Return the tenant's digest key, made at first use."""

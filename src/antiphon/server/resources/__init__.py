@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from antiphon.server.endpoints import Endpoint
-from antiphon.server.resources import conversations, dispatches, events, messages, runs
+from antiphon.server.resources import conversations, dispatches, events, keys, messages, runs
 
 routes: Final[list[Endpoint]] = [
     *conversations.routes,
@@ -13,4 +13,5 @@ routes: Final[list[Endpoint]] = [
     *messages.routes,
     *runs.routes,
     *dispatches.routes,
+    *keys.routes,
 ]

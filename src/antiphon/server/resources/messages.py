@@ -11,11 +11,12 @@ from starlette.responses import Response
 from antiphon.core.asking import Ask
 from antiphon.core.blocks import Audio, File, Image, Message, Role, Text
 from antiphon.core.ids import ConversationId, MessageId
+from antiphon.core.keys import Right
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import Conversation, Run
 from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
 from antiphon.server.endpoints import Endpoint
-from antiphon.server.principals import Right, principal_of
+from antiphon.server.principals import principal_of
 from antiphon.server.resources.conversations import ONE
 from antiphon.server.scope import view_of
 from antiphon.server.starting import alone, start_key

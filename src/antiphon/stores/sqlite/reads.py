@@ -14,6 +14,7 @@ from antiphon.core.ids import (
     ConversationId,
     Digest,
     MessageId,
+    NodeId,
     OperationId,
     ResponseId,
     RunId,
@@ -73,6 +74,12 @@ def number(db: sqlite3.Connection, conversation: ConversationId) -> int:
     if row is None:
         raise NotFound("There is no such conversation.", at=conversation)
     return int(row[0])
+
+
+def addresses(db: sqlite3.Connection) -> dict[NodeId, str]:
+    """Return where nodes listen, as they said when they joined."""
+    rows = db.execute("SELECT id, address FROM node WHERE address IS NOT NULL")
+    return dict(rows.fetchall())
 
 
 def tenant_key(db: sqlite3.Connection, tenant: TenantId) -> bytes:

@@ -27,6 +27,7 @@ from antiphon.core.ids import (
     RunId,
     TenantId,
 )
+from antiphon.core.keys import Key
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import (
     OPEN_RUN,
@@ -41,7 +42,7 @@ from antiphon.core.records import (
     StoredEvent,
 )
 from antiphon.errors import StoreError
-from antiphon.stores.sqlite import reads
+from antiphon.stores.sqlite import keys, reads
 from antiphon.stores.sqlite.connections import (
     OLDEST_SQLITE,
     PAGE_BYTES,
@@ -144,6 +145,22 @@ class SqliteStore:
             return Fence(node=node, epoch=row[0])
 
         return cast("Fence", await self._put(work))
+
+    async def addresses(self) -> dict[NodeId, str]:
+        """Return where processes that joined said that they listen."""
+        return await self._readers.read(reads.addresses)
+
+    async def keys(self) -> list[Key]:
+        """Return every key of principals, revoked ones too, in the order they were made."""
+        return await self._readers.read(keys.read)
+
+    async def add_key(self, key: Key) -> Key:
+        """Keep a new key."""
+        return cast("Key", await self._put(lambda tx: keys.add(tx, key)))
+
+    async def revoke_key(self, key: str, now_ms: int) -> Key:
+        """Take a key's power away, for good. Raises `NotFound`."""
+        return cast("Key", await self._put(lambda tx: keys.revoke(tx, key, now_ms)))
 
     async def tenant_key(self, tenant: TenantId) -> bytes:
         """Return the tenant's digest key, made at first use."""

@@ -1,0 +1,201 @@
+"""`antiphon keys`: who may talk to a server, and what they may do there."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import click
+import msgspec
+
+from antiphon.cli.opening import reading, run, server_of, settings_of, writing
+from antiphon.cli.output import config_option, db_option, json_option, note, print_json
+from antiphon.cli.view.text import Ink, table
+from antiphon.core.ids import LOCAL_TENANT, TenantId
+from antiphon.core.keys import EVERY_RIGHT, USUAL_RIGHTS, Key, Right
+from antiphon.engine.settings import Settings
+from antiphon.engine.world import World
+from antiphon.errors import AntiphonError, InvalidInput
+
+KEY_VARIABLE: Final = "ANTIPHON_KEY"
+
+
+@click.group()
+def command() -> None:
+    """Make, list and revoke the keys of a server.
+
+    Without any key a server listens on this machine only, and whoever reaches it may do
+    everything. With the first key everybody needs one.
+
+    While a server has the database open, this goes through that server; then ANTIPHON_KEY has to
+    hold a key with the right to admin, if the server has keys.
+    """
+
+
+@command.command()
+@click.option("--name", required=True, help="What it is for.")
+@click.option("--tenant", default=LOCAL_TENANT, help="Whose conversations it opens; local.")
+@click.option(
+    "--right",
+    "rights",
+    multiple=True,
+    type=click.Choice([*(right.value for right in Right), "all"]),
+    help="What it may do, once for each; read, write and instruct if none is named.",
+)
+@click.option("--days", type=click.IntRange(min=1), help="For how long; for ever if not said.")
+@json_option
+@db_option
+@config_option
+def create(
+    name: str,
+    tenant: str,
+    rights: tuple[str, ...],
+    days: int | None,
+    as_json: bool,
+    db: str | None,
+    config: str | None,
+) -> None:
+    """Make a key and print its secret, which is kept nowhere and never shown again."""
+    given = EVERY_RIGHT if "all" in rights else frozenset(map(Right, rights)) or USUAL_RIGHTS
+    expires_ms = None
+    if days is not None:
+        end = datetime.now().astimezone() + timedelta(days=days)
+        expires_ms = int(end.timestamp() * 1000)
+    made = run(_create(settings_of(db, config), name, TenantId(tenant), given, expires_ms))
+    if as_json:
+        print_json(made)
+        return
+    click.echo(made["secret"])
+    note(f"{made['id']} may {', '.join(sorted(given))} as {tenant}. It is not shown again.")
+
+
+@command.command("list")
+@json_option
+@db_option
+@config_option
+def list_(as_json: bool, db: str | None, config: str | None) -> None:
+    """List keys, without their secrets."""
+    found = run(_list(settings_of(db, config)))
+    if as_json:
+        print_json({"keys": found})
+        return
+    ink = Ink()
+    rows = [
+        (key["id"], key["name"], key["tenant"], " ".join(sorted(key["rights"])), _until(key))
+        for key in found
+    ]
+    for row, line in zip(rows, table(rows), strict=True):
+        click.echo(line.replace(row[0], ink(row[0], "bold"), 1))
+    if not rows:
+        note("There are no keys: a server listens on this machine only.")
+
+
+@command.command()
+@click.argument("key")
+@json_option
+@db_option
+@config_option
+def revoke(key: str, as_json: bool, db: str | None, config: str | None) -> None:
+    """Take a key's power away, for good."""
+    revoked = run(_revoke(settings_of(db, config), key))
+    if as_json:
+        print_json(revoked)
+    else:
+        note(f"{revoked['id']} opens nothing any more.")
+
+
+async def _create(
+    settings: Settings,
+    name: str,
+    tenant: TenantId,
+    rights: frozenset[Right],
+    expires_ms: int | None,
+) -> dict[str, Any]:
+    server = await server_of(settings)
+    if server is not None:
+        wanted = {
+            "name": name,
+            "tenant": tenant,
+            "rights": sorted(rights),
+            "expires_ms": expires_ms,
+        }
+        return await _through(server, "POST", "", wanted)
+    async with writing(settings) as world:
+        key, secret = await (await _keyring(world)).make(
+            tenant=tenant, name=name, rights=rights, expires_ms=expires_ms
+        )
+        return {**_told(key), "secret": secret}
+
+
+async def _list(settings: Settings) -> list[dict[str, Any]]:
+    server = await server_of(settings)
+    if server is not None:
+        found: list[dict[str, Any]] = (await _through(server, "GET", ""))["data"]
+        return found
+    async with reading(settings) as world:
+        return [_told(key) for key in await world.store.keys()]
+
+
+async def _revoke(settings: Settings, key: str) -> dict[str, Any]:
+    server = await server_of(settings)
+    if server is not None:
+        return await _through(server, "DELETE", f"/{key}")
+    async with writing(settings) as world:
+        return _told(await (await _keyring(world)).revoke(key))
+
+
+async def _keyring(world: World) -> Any:  # noqa: ANN401 - the server's part is loaded when it is needed
+    from antiphon.server.principals import Keyring
+
+    return await Keyring.load(world)
+
+
+async def _through(
+    server: str, method: str, path: str, body: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Ask the server that has the database."""
+    import aiohttp
+
+    secret = os.environ.get(KEY_VARIABLE)
+    headers = {"authorization": f"Bearer {secret}"} if secret else {}
+    told: dict[str, Any] = {}
+    problem: str | None = None
+    try:
+        async with (
+            aiohttp.ClientSession(headers=headers) as session,
+            session.request(method, f"{server}/antiphon/v1/keys{path}", json=body) as answer,
+        ):
+            told = await answer.json()
+    except aiohttp.ClientError as error:
+        problem = str(error)
+    if problem is not None:
+        raise AntiphonError(
+            f"The server at {server} has the database and does not answer: {problem}",
+            code="server_unreachable",
+        )
+    if "error" in told:
+        refused = told["error"]
+        hint = f" Put a key with the right to admin into {KEY_VARIABLE}."
+        raise InvalidInput(
+            refused["message"] + (hint if refused["code"] in ("bad_key", "forbidden") else ""),
+            code=refused["code"],
+            at=refused["at"],
+        )
+    return told
+
+
+def _told(key: Key) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.to_builtins(key)
+    del told["secret_digest"]
+    told["rights"].sort()
+    return told
+
+
+def _until(key: dict[str, Any]) -> str:
+    if key["revoked_ms"] is not None:
+        return "revoked"
+    if key["expires_ms"] is None:
+        return "no end"
+    end = datetime.fromtimestamp(key["expires_ms"] / 1000).astimezone()
+    return f"until {end:%Y-%m-%d %H:%M}"

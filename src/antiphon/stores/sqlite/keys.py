@@ -1,0 +1,71 @@
+"""Keys of principals: they belong to no conversation, so they are no commands."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from antiphon.core.ids import TenantId
+from antiphon.core.keys import Key, Right
+from antiphon.errors import NotFound
+from antiphon.stores.sqlite.rows import pack, unpack
+from antiphon.stores.sqlite.transaction import Transaction
+
+_KEY = """
+SELECT id, tenant, name, rights, secret_digest, created_ms, expires_ms, revoked_ms
+FROM principal_key
+"""
+
+
+def read(db: sqlite3.Connection) -> list[Key]:
+    """Return every key, in the order in which they were made."""
+    return [_record(row) for row in db.execute(_KEY + "ORDER BY created_ms, id")]
+
+
+def add(tx: Transaction, key: Key) -> Key:
+    """Keep a new key."""
+    tx.execute(
+        """INSERT INTO principal_key
+        (id, tenant, name, rights, secret_digest, created_ms, expires_ms, revoked_ms)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+        (
+            key.id,
+            key.tenant,
+            key.name,
+            " ".join(sorted(key.rights)),
+            pack(key.secret_digest),
+            key.created_ms,
+            key.expires_ms,
+            key.revoked_ms,
+        ),
+    )
+    return key
+
+
+def revoke(tx: Transaction, key: str, now_ms: int) -> Key:
+    """Take a key's power away; once revoked it stays as it was then.
+
+    Raises:
+        NotFound: There is none with this id.
+    """
+    tx.execute(
+        "UPDATE principal_key SET revoked_ms = ? WHERE id = ? AND revoked_ms IS NULL",
+        (now_ms, key),
+    )
+    row = tx.one(_KEY + "WHERE id = ?", (key,))
+    if row is None:
+        raise NotFound("There is no such key.", at=key)
+    return _record(row)
+
+
+def _record(row: tuple[Any, ...]) -> Key:
+    return Key(
+        id=row[0],
+        tenant=TenantId(row[1]),
+        name=row[2],
+        rights=frozenset(Right(word) for word in row[3].split()),
+        secret_digest=unpack(row[4]),
+        created_ms=row[5],
+        expires_ms=row[6],
+        revoked_ms=row[7],
+    )
