@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from antiphon.adapters import registry
 from antiphon.adapters.anthropic.profile import WIRE_FACTS as ANTHROPIC_FACTS
+from antiphon.adapters.bedrock.profile import WIRE_FACTS as BEDROCK_FACTS
 from antiphon.adapters.gemini.profile import WIRE_FACTS as GEMINI_FACTS
 from antiphon.adapters.openai_chat.profile import WIRE_FACTS
 from antiphon.cli.documents import document_of
@@ -67,7 +68,7 @@ FACTS_HEAD = """
 A profile describes a dialect. What is known of one model beyond that is stated as facts, in the configuration
 (`facts = {{ ... }}`) or in the `model_profile` of a document given to `antiphon lint`: {facts}. How a server that
 speaks the dialect spells a request is stated the same way: {wire}; for `anthropic`: {anthropic}; for
-`gemini`: {gemini}.
+`gemini`: {gemini}; for `bedrock`: {bedrock}.
 """
 
 Json: TypeAlias = dict[str, Any]
@@ -93,6 +94,7 @@ def active(profile: Profile, code: str) -> bool:
         "system_not_first": profile.system_first,
         "role_order": profile.alternation
         or profile.system_apart
+        or profile.one_message_a_turn
         or profile.after_assistant is not None
         or profile.after_tool is not None,
         "must_start_with_user": profile.starts_with_user,
@@ -115,7 +117,15 @@ def active(profile: Profile, code: str) -> bool:
         "thinking_missing": profile.signed_reasoning,
         "thinking_modified": profile.signed_reasoning,
         "foreign_reasoning": profile.signed_reasoning,
-        "too_many_blocks": profile.max_tools is not None or profile.max_blocks is not None,
+        "too_many_blocks": any(
+            most is not None
+            for most in (
+                profile.max_tools,
+                profile.max_blocks,
+                profile.max_images,
+                profile.max_files,
+            )
+        ),
     }
     return switches.get(code, False) or code in BY_ADAPTER.get(profile.name, ())
 
@@ -220,6 +230,7 @@ def facts() -> str:
         wire=", ".join(f"`{fact}`" for fact in WIRE_FACTS),
         anthropic=", ".join(f"`{fact}`" for fact in ANTHROPIC_FACTS),
         gemini=", ".join(f"`{fact}`" for fact in GEMINI_FACTS),
+        bedrock=", ".join(f"`{fact}`" for fact in BEDROCK_FACTS),
     )
 
 

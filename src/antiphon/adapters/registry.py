@@ -10,6 +10,7 @@ import msgspec
 
 from antiphon.adapters.anthropic import Anthropic
 from antiphon.adapters.base import Adapter
+from antiphon.adapters.bedrock import Bedrock
 from antiphon.adapters.gemini import Gemini
 from antiphon.adapters.openai_chat import OpenAIChat
 from antiphon.adapters.openai_chat.dialects import DIALECTS as CHAT
@@ -40,6 +41,7 @@ DIALECTS: Final[Mapping[str, Callable[[Mapping[str, object]], Adapter]]] = {
     "anthropic": Anthropic,
     "openai-responses": OpenAIResponses,
     "gemini": Gemini,
+    "bedrock": Bedrock,
 }
 """Dialects that are spoken by one provider only."""
 

@@ -1,4 +1,4 @@
-"""What one dialect refuses in a block, whatever stands around it: a profile against a block.
+"""What one dialect refuses in a block or a message, whatever stands around it.
 
 The rules of a line, which need to know what came before, stand in `profile_rules`.
 """
@@ -12,8 +12,10 @@ from antiphon.core.blocks import (
     AnyBlock,
     File,
     Image,
+    Message,
     Outcome,
     Reasoning,
+    Role,
     Text,
     ToolCall,
     ToolResult,
@@ -37,6 +39,7 @@ def particular(profile: Profile) -> bool:
         or profile.failures_speak
         or profile.signed_reasoning
         or not profile.blank_text
+        or not profile.file_ids
     )
 
 
@@ -64,6 +67,48 @@ def problems(profile: Profile, block: AnyBlock, *, mapped: bool) -> Iterator[Pro
             return
 
 
+def of_message(
+    profile: Profile, message: Message, before: Message | None, *, mapped: bool
+) -> Iterator[Problem]:
+    """Yield what the dialect refuses about a message as a whole, and about its neighbour."""
+    if profile.one_message_a_turn and not mapped:
+        yield from _neighbours(message, before)
+    if profile.max_images is not None or profile.max_files is not None or profile.files_need_text:
+        yield from _media_together(profile, message)
+
+
+def _neighbours(message: Message, before: Message | None) -> Iterator[Problem]:
+    role = message.role
+    if before is None or before.role is not role or role in (Role.SYSTEM, Role.DEVELOPER):
+        return
+    if role is Role.TOOL:
+        yield Problem(
+            "result_not_adjacent", "All results of a turn stand in one message here. Merge the two."
+        )
+    else:
+        yield Problem(
+            "role_order",
+            f"Two {role} messages follow each other, and turns alternate here. Merge them.",
+        )
+
+
+def _media_together(profile: Profile, message: Message) -> Iterator[Problem]:
+    images = sum(type(block) is Image for block in message.blocks)
+    files = sum(type(block) is File for block in message.blocks)
+    for count, most, kind in (
+        (images, profile.max_images, "images"),
+        (files, profile.max_files, "files"),
+    ):
+        if most is not None and count > most:
+            yield Problem("too_many_blocks", f"At most {most} {kind} may stand in one message.")
+    if profile.files_need_text and files:
+        texts = (block.text for block in message.blocks if isinstance(block, Text))
+        if not any(text.strip() for text in texts):
+            yield Problem(
+                "empty_content", "A message with a file needs a text beside it. Say what it is for."
+            )
+
+
 def _result(profile: Profile, result: ToolResult, *, mapped: bool) -> Iterator[Problem]:
     for part in result.content:
         if isinstance(part, Text):
@@ -81,6 +126,11 @@ def _result(profile: Profile, result: ToolResult, *, mapped: bool) -> Iterator[P
 
 def _media(profile: Profile, block: Image | File) -> Iterator[Problem]:
     known = profile.image_types if type(block) is Image else profile.file_types
+    if type(block) is File and block.data is None and not profile.file_ids:
+        yield Problem(
+            "block_not_allowed",
+            "Files are not kept by their ids here. Send the file itself, as base64 data.",
+        )
     if known is None or block.data is None or block.media_type is None:
         return
     if block.media_type not in known:

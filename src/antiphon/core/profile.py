@@ -44,7 +44,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         starts_with_user: The first message beside system text is the user's.
         ends_with_user: The last message may not be the assistant's: no prefill.
         prefill_trimmed: A text that the model is to continue may not end in a space.
-        merged_neighbours: The provider itself reads neighbours of one role as one message.
+        merged_neighbours: Neighbours of one role are read as one message.
+        one_message_a_turn: Neighbours of one role have to be one message already, as they do
+            not where the provider itself joins them.
         system_apart: System text stands apart from the messages, at the top of the request.
         system_last: System text may be the last of several messages.
         after_assistant: Roles that may follow the assistant's message, beside the results of
@@ -52,6 +54,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         after_tool: Roles that may follow a tool message; None for any.
         text_with_calls: The assistant's message may hold both text and calls.
         image_urls: An image may be given by its address, for the provider to fetch.
+        file_ids: A file may be given by an id that its provider gave it.
+        files_need_text: A message with a file has a text beside it.
+        max_images: Most images in one message.
+        max_files: Most files in one message.
         results_in_user: Results are content of a user message.
         results_adjacent: Nothing stands between a call's message and its results.
         results_in_call_order: Results come in the order of their calls.
@@ -72,6 +78,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         max_tools: Most tools in one request.
         max_blocks: Most blocks in one message.
         tools_declared: History with calls needs tool declarations.
+        tools_derived: Where none are declared, the adapter declares the tools of the history.
         object_arguments: The arguments of a call are a JSON object.
         object_schemas: The schema of a tool says at its root that it is of type object.
         schemas_without: Keywords that the schema of a tool cannot say, and without which it would
@@ -91,6 +98,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ends_with_user: bool = False
     prefill_trimmed: bool = False
     merged_neighbours: bool = False
+    one_message_a_turn: bool = False
     system_apart: bool = False
     system_last: bool = True
     after_assistant: frozenset[Role] | None = None
@@ -103,6 +111,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     signed_calls: bool = False
     text_with_calls: bool = True
     image_urls: bool = True
+    file_ids: bool = True
+    files_need_text: bool = False
+    max_images: int | None = None
+    max_files: int | None = None
     result_media: bool = True
     failures_speak: bool = False
     blank_text: bool = True
@@ -116,6 +128,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_tools: int | None = None
     max_blocks: int | None = None
     tools_declared: bool = False
+    tools_derived: bool = False
     object_arguments: bool = False
     object_schemas: bool = False
     schemas_without: frozenset[str] = frozenset()

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from antiphon.core.block_rules import particular, problems, says_nothing
+from antiphon.core.block_rules import of_message, particular, problems, says_nothing
 from antiphon.core.blocks import (
     Audio,
     File,
@@ -154,6 +154,8 @@ class ProfileRules:
                 start,
                 f"At most {most} blocks may stand in one message.",
             )
+        for code, sentence in of_message(self._profile, message, self._last, mapped=self._mapped):
+            self._find(code, message.id, start, sentence)
         if role is Role.USER:
             self._leader = None
         elif role is Role.ASSISTANT:
@@ -361,7 +363,8 @@ class ProfileRules:
                 f"{call.name!r} is no name for a tool here: {profile.tool_name_pattern}.",
                 call.call_id,
             )
-        if self._profile.tools_declared and not self._tools:
+        derived = self._mapped and profile.tools_derived
+        if profile.tools_declared and not (self._tools or derived):
             self._find(
                 "tool_config_missing",
                 block_id(message.id, order),

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
+from antiphon.adapters.contents import failure, is_blank
 from antiphon.core.blocks import (
     AnyBlock,
     Audio,
@@ -18,7 +19,6 @@ from antiphon.core.blocks import (
     Outcome,
     Reasoning,
     Refusal,
-    ResultPart,
     Retrieved,
     Summary,
     Text,
@@ -84,7 +84,7 @@ def result(block: ToolResult, call_id: str, at: str) -> bytes:
     ]
     if block.outcome is not Outcome.SUCCESS:
         if block.outcome is Outcome.CANCELED or block.code or not content:
-            content.insert(0, msgspec.Raw(_encode(_text(_failure(block)))))
+            content.insert(0, msgspec.Raw(_encode(_text(failure(block)))))
         fields["content"] = content
         fields["is_error"] = True
     elif content:
@@ -92,17 +92,8 @@ def result(block: ToolResult, call_id: str, at: str) -> bytes:
     return _encode(fields)
 
 
-def is_blank(block: AnyBlock | ResultPart) -> bool:
-    """Whether a block is text that says nothing: the wire refuses it."""
-    return isinstance(block, Text | Refusal) and not block.text.strip()
-
-
 def _text(text: str) -> Json:
     return {"type": "text", "text": text}
-
-
-def _failure(result: ToolResult) -> str:
-    return f"[{result.outcome} {result.code}]" if result.code else f"[{result.outcome}]"
 
 
 def _image(image: Image) -> Json:

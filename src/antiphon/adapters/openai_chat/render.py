@@ -21,6 +21,7 @@ import msgspec
 
 from antiphon.adapters.base import GrowingBody, Rendering, request_hasher
 from antiphon.adapters.call_ids import CallIds
+from antiphon.adapters.contents import failure
 from antiphon.adapters.openai_chat.head import Json, head
 from antiphon.adapters.openai_chat.profile import Wire, same_upstream
 from antiphon.core.blocks import (
@@ -363,7 +364,7 @@ class ChatLine:
                 self._map("media_hoisted", at, "behind the results")
                 self._media += (_text(f"Returned by the tool call {call_id}:"), *media)
                 texts.append("The tool returned media; it stands in the next user message.")
-            said = "\n".join(texts if fine else (_failure(result), *texts))
+            said = "\n".join(texts if fine else (failure(result), *texts))
         turn: Json = {"role": "tool", "tool_call_id": call_id, "content": said}
         if self._wire.result_names:
             turn["name"] = self._tools[result.call_id]
@@ -432,10 +433,6 @@ def _parts(message: Json) -> list[Json]:
     if isinstance(content, list):
         return content
     return [_text(content)] if isinstance(content, str) and content else []
-
-
-def _failure(result: ToolResult) -> str:
-    return f"[{result.outcome} {result.code}]" if result.code else f"[{result.outcome}]"
 
 
 def _image(image: Image, wire: Wire) -> Json:

@@ -1,0 +1,94 @@
+"""A client's request, read message by message: what is said, where it stood, and what is wrong.
+
+The shape of a request is its dialect's; how findings are collected, so that one unreadable
+message does not hide the others, is the same for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, TypeVar
+
+import msgspec
+
+from antiphon.adapters.parsing import Malformed, encode, type_name
+from antiphon.core.blocks import Block, Message, Origin, Role, Trust, block_id, default_trust
+from antiphon.core.findings import Finding
+from antiphon.core.ids import ConversationId, MessageId
+from antiphon.errors import InvalidInput
+
+REQUEST: Final = ConversationId("request")
+SYSTEM: Final = MessageId("system")
+NOT_CARRIED: Final = "(not carried)"
+"""Stands in our graph for what is legal there and cannot stand in it."""
+
+
+T = TypeVar("T")
+
+
+class RequestReader:
+    """Collects what is read of one request."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.findings: list[Finding] = []
+        self.places: dict[str, str] = {}
+        self.uncarried: list[str] = []
+        self._position = 0
+
+    def attempt(self, at: str, read: Callable[[], None]) -> None:
+        """Read what stands at `at`; what is `Malformed` about it becomes a finding."""
+        try:
+            read()
+        except Malformed as problem:
+            self.find(problem.code, f"{at}{problem.at}", str(problem))
+
+    def find(self, code: str, at: str, message: str) -> None:
+        """Note what is wrong at `at`, in the order of reading."""
+        self.findings.append(Finding(code=code, at=at, position=self._position, message=message))
+
+    def say(
+        self,
+        name: MessageId,
+        role: Role,
+        placed: Sequence[tuple[Block, str]],
+        *,
+        author: str | None = None,
+    ) -> None:
+        """Put a message at the end of the line; each block comes with its place."""
+        for order, (_, place) in enumerate(placed):
+            self.places[block_id(name, order)] = place
+        self._position += len(placed) or 1
+        self.messages.append(
+            Message(
+                id=name,
+                conversation=REQUEST,
+                parent=self.messages[-1].id if self.messages else None,
+                role=role,
+                blocks=tuple(block for block, _ in placed),
+                origin=Origin.CLIENT,
+                trust=Trust.TOOL if role is Role.TOOL else default_trust(role, Origin.CLIENT),
+                name=author,
+            )
+        )
+
+
+def options(fields: Mapping[str, object]) -> dict[str, msgspec.Raw]:
+    """Return options as a policy keeps them, in the order of their names; null is absent."""
+    return {n: msgspec.Raw(encode(v)) for n, v in sorted(fields.items()) if v is not None}
+
+
+def option(fields: Mapping[str, object], name: str, kind: type[T], inside: str = "") -> T | None:
+    """Return one option, or None; a whole number is a fraction too.
+
+    Raises:
+        InvalidInput: `wrong_shape`: it is of another type.
+    """
+    value = fields.get(name)
+    if value is None or (isinstance(value, kind) and not (kind is int and isinstance(value, bool))):
+        return value
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return value  # type: ignore[return-value]  # an int where a float is expected
+    raise InvalidInput(
+        f"This option is not {type_name(value)}.", code="wrong_shape", at=f"{inside}{name}"
+    )
