@@ -26,7 +26,7 @@ from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function
 from antiphon.handles.chat import Chat
 from antiphon.library import open as open_app
-from tests.adapters import chat_judge, messages_judge
+from tests.adapters import chat_judge, messages_judge, responses_judge
 from tests.support.lines import PNG
 from tests.support.published_types import problems
 from tests.support.transcripts import response, transcript
@@ -123,6 +123,8 @@ def judged(said: Said) -> list[str]:
         found += chat_judge.problems(said.body)
     elif said.profile == "anthropic":
         found += messages_judge.problems(said.body)
+    elif said.profile == "openai-responses":
+        found += responses_judge.problems(said.body)
     return found
 
 

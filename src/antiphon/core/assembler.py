@@ -96,6 +96,7 @@ class Assembler:
         commit_truncated: bool = True,
         known_call_ids: Container[str] = (),
         tool_name_pattern: str | None = None,
+        max_output_tokens: int | None = None,
     ) -> None:
         """Start with nothing.
 
@@ -108,12 +109,14 @@ class Assembler:
                 common, and two calls of one line may not share an id.
             tool_name_pattern: What the profile takes as the name of a tool. A call by another
                 name could never be sent back, so the conversation would end with it.
+            max_output_tokens: The limit on the answer that was asked for.
         """
         self._tools = tools
         self._limits = limits
         self._commit_truncated = commit_truncated
         self._known_call_ids = known_call_ids
         self._names = None if tool_name_pattern is None else re.compile(tool_name_pattern)
+        self._max_output_tokens = max_output_tokens
         self._blocks: dict[int, _Held] = {}
         self._size_bytes = 0
         self._handle: str | None = None
@@ -360,7 +363,7 @@ class Assembler:
             if self._went_on:
                 raise self._unfinished(cut)
             self._notes["cut_after_finish"] = None
-        meaning = self._finish.meaning
+        meaning = self._meaning(self._finish)
         if meaning is Meaning.ERROR:
             raise self._finished_badly()
         if any(held.half for held in self._blocks.values()):
@@ -376,6 +379,15 @@ class Assembler:
             problems=self._problems(calls),
             meaning=Meaning.NEEDS_TOOL if calls and meaning is Meaning.COMPLETE else meaning,
         )
+
+    def _meaning(self, finish: Finished) -> Meaning:
+        """Return what the finish means, beside the tokens where it does not tell by itself."""
+        limit, used = self._max_output_tokens, self._usage.output
+        cut = limit is not None and used is not None and used >= limit
+        if finish.meaning is Meaning.COMPLETE and not finish.tells_cut and cut:
+            self._notes["cut_not_told"] = None
+            return Meaning.TRUNCATED
+        return finish.meaning
 
     def _unfinished(self, cut: str | None) -> _Uncommittable:
         if self._ended:

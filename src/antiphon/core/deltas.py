@@ -102,10 +102,15 @@ class Usage(_Delta, frozen=True, kw_only=True):
 
 
 class Finished(_Delta, frozen=True):
-    """The provider said that it has finished, in its own `word`."""
+    """The provider said that it has finished, in its own `word`.
+
+    `tells_cut` is False of a server that has one word for an answer that is whole and for one
+    that reached its limit: then the count of tokens tells them apart.
+    """
 
     word: str
     meaning: Meaning
+    tells_cut: bool = True
 
 
 class Failed(_Delta, frozen=True):

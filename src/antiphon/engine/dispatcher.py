@@ -288,6 +288,7 @@ class Dispatcher:
                 known_call_ids=world.lines.call_ids(run.conversation),
                 limits=world.settings.limits,
                 tool_name_pattern=target.adapter.profile.tool_name_pattern,
+                max_output_tokens=target.policy.max_output_tokens,
             ),
             idle_s=world.settings.idle_timeout_s,
         )

@@ -105,7 +105,11 @@ class _Reason(msgspec.Struct):
 
 
 class _Response(msgspec.Struct):
-    """The response as a whole: in the first events, in the last one, and for a whole answer."""
+    """The response as a whole: in the first events, in the last one, and for a whole answer.
+
+    A server that repeats the limit that it was given keeps to the words of its end; of others
+    it is known that they call everything completed.
+    """
 
     id: str = ""
     model: str | None = None
@@ -114,6 +118,7 @@ class _Response(msgspec.Struct):
     error: Any = None
     incomplete_details: _Reason | None = None
     usage: Any = None
+    max_output_tokens: Any = msgspec.UNSET
 
 
 class _Event(msgspec.Struct):
@@ -286,7 +291,8 @@ class Reader:
         self._count(response.usage, deltas)
         match status:
             case "completed":
-                deltas.append(Finished(status, Meaning.COMPLETE))
+                tells_cut = response.max_output_tokens is not msgspec.UNSET
+                deltas.append(Finished(status, Meaning.COMPLETE, tells_cut))
             case "incomplete":
                 reason = (response.incomplete_details or _Reason()).reason or "unknown"
                 meaning = INCOMPLETE.get(reason, Meaning.UNKNOWN)
