@@ -16,7 +16,8 @@ from antiphon.core.blocks import Reasoning, ToolCall
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function
 from antiphon.errors import ProviderFailed
-from antiphon.library import Antiphon, Chat
+from antiphon.handles.chat import Chat
+from antiphon.library import Antiphon
 from antiphon.library import open as open_app
 from tests.adapters.responses_judge import problems
 from tests.support.responses_stream import (
