@@ -26,13 +26,13 @@ from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function
 from antiphon.handles.chat import Chat
 from antiphon.library import open as open_app
-from tests.adapters import chat_judge, messages_judge, responses_judge
+from tests.adapters import chat_judge, gemini_judge, messages_judge, responses_judge
 from tests.support.lines import PNG
 from tests.support.published_types import problems
 from tests.support.transcripts import response, transcript
 from tests.support.upstream import CLOSE, READ, WAIT_S, RawUpstream, Step
 
-THINKS = ("04_", "02_thought", "02_")
+THINKS = ("04_thinking", "04_reasoning", "02_")
 CALLS = ("02_",)
 SAYS = ("01_",)
 
@@ -125,6 +125,8 @@ def judged(said: Said) -> list[str]:
         found += messages_judge.problems(said.body)
     elif said.profile == "openai-responses":
         found += responses_judge.problems(said.body)
+    elif said.profile == "gemini":
+        found += gemini_judge.problems(said.body)
     return found
 
 
