@@ -191,6 +191,7 @@ async def test_a_refusal_for_now_is_tried_again(
 async def test_what_may_have_been_carried_out_is_unknown_and_runs_nothing(
     llmock: LLMock, tmp_path: Path, fault: str
 ) -> None:
+    llmock.reply("A tale of many words, told in as many pieces as there are words in it.")
     match fault:
         case "disconnect":
             llmock.disconnect(after_chunks=1)
