@@ -24,7 +24,7 @@ from antiphon.core.asking import Ask
 from antiphon.engine.assembly import open_world
 from antiphon.engine.engine import Engine
 from antiphon.engine.settings import Settings
-from antiphon.engine.tools import Function
+from antiphon.engine.tools.function import Function
 from antiphon.library import Antiphon
 from bench.measure import Cost, Figure, cpu_ms, figure, interleaved, note, written
 from bench.provider import MemoryTransport

@@ -9,8 +9,8 @@ import antiphon
 
 PUBLIC = {
     "Antiphon", "AntiphonError", "Ask", "CallFinished", "CallsWaiting", "Chat", "Committed",
-    "Ended", "Function", "Message", "Output", "Preview", "RunHandle", "Settings", "Text",
-    "Unknown", "Withdrawn", "__version__", "open",
+    "Ended", "FateUnknown", "Function", "Lookup", "Message", "Output", "Preview", "RunHandle", "Settings", "Text",
+    "ToolContext", "ToolError", "Unknown", "Withdrawn", "__version__", "open", "tool",
 }  # fmt: skip
 
 

@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from antiphon.core.blocks import Message, Text
     from antiphon.core.events import Preview
     from antiphon.engine.settings import Settings
-    from antiphon.engine.tools import Function
+    from antiphon.engine.tools.function import (
+        FateUnknown,
+        Function,
+        Lookup,
+        ToolContext,
+        ToolError,
+    )
+    from antiphon.engine.tools.typed import tool
     from antiphon.errors import AntiphonError
     from antiphon.handles.chat import Chat
     from antiphon.handles.events import (
@@ -42,16 +49,21 @@ _HOMES: Final = {
     "Chat": "handles.chat",
     "Committed": "handles.events",
     "Ended": "handles.events",
-    "Function": "engine.tools",
+    "FateUnknown": "engine.tools.function",
+    "Function": "engine.tools.function",
+    "Lookup": "engine.tools.function",
     "Message": "core.blocks",
     "Output": "core.asking",
     "Preview": "core.events",
     "RunHandle": "handles.run",
     "Settings": "engine.settings",
     "Text": "core.blocks",
+    "ToolContext": "engine.tools.function",
+    "ToolError": "engine.tools.function",
     "Unknown": "handles.events",
     "Withdrawn": "handles.events",
     "open": "library",
+    "tool": "engine.tools.typed",
 }
 
 __all__ = [
@@ -63,17 +75,22 @@ __all__ = [
     "Chat",
     "Committed",
     "Ended",
+    "FateUnknown",
     "Function",
+    "Lookup",
     "Message",
     "Output",
     "Preview",
     "RunHandle",
     "Settings",
     "Text",
+    "ToolContext",
+    "ToolError",
     "Unknown",
     "Withdrawn",
     "__version__",
     "open",
+    "tool",
 ]
 
 

@@ -32,7 +32,7 @@ from antiphon.engine.engine import Engine
 from antiphon.engine.explain import exact_request, explain
 from antiphon.engine.looking import line, models_told
 from antiphon.engine.settings import Settings
-from antiphon.engine.tools import Function
+from antiphon.engine.tools.function import Function
 from antiphon.handles.chat import Conversations
 
 
@@ -116,6 +116,24 @@ class Local:
     ) -> Run:
         """Bring the results of all open calls of a run."""
         return await self._engine.answer(conversation, run, outputs)
+
+    async def approve(
+        self, conversation: ConversationId, run: RunId, call: str, *, arguments: str | None
+    ) -> Call:
+        """Let a call run that waits for approval."""
+        return await self._engine.verdicts.approve(conversation, run, call, arguments=arguments)
+
+    async def refuse(
+        self, conversation: ConversationId, run: RunId, call: str, *, reason: str
+    ) -> Call:
+        """Close a call that waits for approval."""
+        return await self._engine.verdicts.refuse(conversation, run, call, reason=reason)
+
+    async def resolve(
+        self, conversation: ConversationId, run: RunId, call: str, output: Output
+    ) -> Call:
+        """Give a call of unknown fate its result."""
+        return await self._engine.verdicts.resolve(conversation, run, call, output)
 
     async def cancel(self, conversation: ConversationId, run: RunId, *, reason: str) -> Run:
         """Cancel a run."""

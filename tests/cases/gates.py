@@ -28,7 +28,7 @@ from antiphon.core.ids import OperationId
 from antiphon.core.manifest import WireRequest
 from antiphon.core.records import Call, CallState
 from antiphon.engine.ports import Reply, Transport
-from antiphon.engine.tools import Function
+from antiphon.engine.tools.function import Function
 from antiphon.stores.base import Store
 
 TOGETHER = (PlaceRun, FinishCall, PlaceResults, CommitAnswer)

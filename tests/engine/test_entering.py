@@ -18,7 +18,7 @@ from antiphon.core.commands import (
 from antiphon.core.dispatch import Denied
 from antiphon.core.records import CallState, RunStatus
 from antiphon.engine.explain import exact_request
-from antiphon.engine.tools import Function
+from antiphon.engine.tools.function import Function
 from antiphon.handles.chat import Chat
 from antiphon.library import Antiphon
 from tests.support.engines import app_on, talk

@@ -19,7 +19,7 @@ from antiphon.core.blocks import Role, Status
 from antiphon.core.dispatch import State
 from antiphon.core.records import RunStatus
 from antiphon.engine.settings import Settings
-from antiphon.engine.tools import Function
+from antiphon.engine.tools.function import Function
 from antiphon.errors import AntiphonError, OutcomeUnknown, ProviderFailed
 from antiphon.handles.chat import Chat
 from antiphon.handles.events import Ended, Withdrawn

@@ -17,7 +17,7 @@ from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import CallState, RunStatus
 from antiphon.engine.ports import NotSent
 from antiphon.engine.settings import Settings
-from antiphon.engine.tools import Function
+from antiphon.engine.tools.function import Function
 from antiphon.errors import Conflict, InvalidInput, NotFound, ProviderFailed, Refused
 from antiphon.handles.chat import Chat
 from antiphon.handles.events import CallsWaiting, Committed, Ended
@@ -570,7 +570,7 @@ async def test_at_the_limit_of_tool_calls_the_model_is_asked_once_more_without_t
         ran.append(1)
         return "fog"
 
-    tool = Function(name="look", run=look)
+    tool = Function(name="look", run=look, repeatable=True)
     async with app_on(db, provider, functions=[tool], settings=Settings(max_tool_calls=2)) as app:
         chat = await app.create()
         run = await chat.send("Look")

@@ -23,7 +23,7 @@ from antiphon.core.asking import Ask
 from antiphon.core.blocks import Block, Image, Message, Reasoning, Role, Text, ToolCall
 from antiphon.engine.models import Model, Models
 from antiphon.engine.settings import Settings
-from antiphon.engine.tools import Function
+from antiphon.engine.tools.function import Function
 from antiphon.handles.chat import Chat
 from antiphon.library import open as open_app
 from tests.adapters import chat_judge, gemini_judge, messages_judge, responses_judge

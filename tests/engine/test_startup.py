@@ -18,7 +18,7 @@ from antiphon.core.dispatch import State
 from antiphon.core.records import CallState, RunStatus
 from antiphon.core.recovery import Resend
 from antiphon.engine.settings import Settings
-from antiphon.engine.tools import Function
+from antiphon.engine.tools.function import Function
 from antiphon.errors import OutcomeUnknown
 from antiphon.library import Antiphon
 from tests.support.engines import app_on, talk

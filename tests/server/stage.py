@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from antiphon.engine.engine import Engine
 from antiphon.engine.ports import Clock
 from antiphon.engine.settings import Settings
-from antiphon.engine.tools import Function
+from antiphon.engine.tools.function import Function
 from antiphon.server.app import build
 from tests.support.asgi import Client
 from tests.support.engines import app_on

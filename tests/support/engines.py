@@ -11,7 +11,7 @@ from antiphon.engine.assembly import open_world
 from antiphon.engine.engine import Engine
 from antiphon.engine.ports import Clock
 from antiphon.engine.settings import Settings
-from antiphon.engine.tools import Function
+from antiphon.engine.tools.function import Function
 from antiphon.handles.chat import Chat
 from antiphon.library import Antiphon
 from tests.support.clock import Seeded, SimulatedClock

@@ -20,7 +20,7 @@ from antiphon.engine.live import Broker
 from antiphon.engine.ports import Reply
 from antiphon.engine.settings import Settings
 from antiphon.engine.startup import recover
-from antiphon.engine.tools import Function
+from antiphon.engine.tools.function import Function
 from antiphon.engine.world import World
 from antiphon.errors import InternalError
 from antiphon.library import Antiphon

@@ -250,7 +250,9 @@ class NewCall:
     """A ledger row to be born in the commit, and how its tool was declared.
 
     A call that must not run (no such tool, arguments that do not fit) is born in state ERROR
-    with `code` and `content`; every other one is born PENDING.
+    with `code` and `content`, one that repeats another in SUCCESS with the other's content;
+    every other one is born PENDING. `approve_by_ms` is until when somebody may approve a call
+    that needs it.
     """
 
     call_id: CallId
@@ -263,6 +265,26 @@ class NewCall:
     idempotency_key: str = ""
     code: str | None = None
     content: tuple[Block, ...] = ()
+    repeatable: bool = False
+    approve_by_ms: int | None = None
+    max_result_chars: int = 0
+    reused_from: CallId | None = None
+
+    @property
+    def state(self) -> CallState:
+        """The state that it is born in."""
+        if self.reused_from is not None:
+            return CallState.SUCCESS
+        return CallState.PENDING if self.code is None else CallState.ERROR
+
+    @property
+    def runnable(self) -> bool:
+        """Whether it may be executed as soon as it is born."""
+        return (
+            self.state is CallState.PENDING
+            and self.runner is Runner.FUNCTION
+            and self.approve_by_ms is None
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -448,11 +470,25 @@ class FinishCall(Command[Call]):
     code: str | None = None
     fence: Fence | None = None
     attempt: int = 0
+    reused_from: CallId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApproveCall(Command[Call]):
+    """Let a pending call of an open run be executed, with other arguments where given.
+
+    The same approval again changes nothing. Denied `not_approvable` where the call needs none
+    or has begun, and `approval_expired` after its time.
+    """
+
+    run: RunId
+    call_id: CallId
+    arguments: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoseCall(Command[Call]):
-    """EXECUTING with a stale owner or past its deadline.
+    """EXECUTING with a stale owner or past its deadline, or said so by its owner (`fence`).
 
     Back to PENDING where the tool is read-only or idempotent; else UNKNOWN, and the run waits
     with end code `tool_unknown`.
@@ -460,6 +496,7 @@ class LoseCall(Command[Call]):
 
     run: RunId
     call_id: CallId
+    fence: Fence | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -472,6 +509,17 @@ class WaitRun(Command[Run]):
     run: RunId
     fence: Fence
     end_code: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResumeRun(Command[Run]):
+    """A waiting run has calls again that this process may run: pending, with the slot.
+
+    Needs a free slot and no active operation.
+    """
+
+    run: RunId
+    fence: Fence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from functools import lru_cache
 from typing import Final
 
@@ -21,6 +22,7 @@ from antiphon.core.blocks import (
     ToolResult,
     Trust,
 )
+from antiphon.core.bounding import bounded
 from antiphon.core.digests import canonical_json, digest, parse_exact
 from antiphon.core.ids import Digest, MessageId, SessionId
 from antiphon.core.loop import TOOL_LIMIT
@@ -38,6 +40,10 @@ REFUSED: Final = frozenset({"unknown_tool", "invalid_arguments", TOOL_LIMIT})
 
 NOT_RUN: Final = "Not run: the run was canceled before this call began."
 OVER_LIMIT: Final = "Not run: this run has used up its tool calls. Answer with what you have."
+NOT_APPROVED: Final = "Not run: nobody agreed to this call in time."
+APPROVAL_EXPIRED: Final = "approval_expired"
+NOT_EXECUTED: Final = "Not run: the tool has no trace of this call."
+REFUSED_BY_PERSON: Final = "Not run: a person refused this call."
 WAS_RUNNING: Final = (
     "Canceled while it was running. It may have taken effect; do not assume that it did not."
 )
@@ -66,6 +72,26 @@ def invalid_arguments(problem: str) -> str:
     return f"The arguments do not fit the tool's schema: {problem}. Nothing was run."
 
 
+def repeated(times: int) -> str:
+    """Return what the model is told when it asks the same thing over and over."""
+    return (
+        f"Not run: this call was made {times} times before in this run, with the same arguments. "
+        "Use the results that you have, or ask for something else."
+    )
+
+
+def changed(arguments: str) -> str:
+    """Return what the model is told of a call that was run on other arguments than its own."""
+    return f"[A person changed the arguments; this was run: {arguments}]\n"
+
+
+def fate_unknown() -> str:
+    """Return what the model is told of a call whose fate nobody could find out in time."""
+    return (
+        "Nobody knows what became of this call. It may have taken effect; do not assume either way."
+    )
+
+
 def timed_out(seconds: float) -> str:
     """Return what the model is told when a tool did not answer in its time."""
     return (
@@ -77,6 +103,8 @@ def timed_out(seconds: float) -> str:
 def result_of(call: Call) -> ToolResult:
     """Return the result block of a closed call, bound to the call it answers.
 
+    It holds as much of the result as the model is shown.
+
     Raises:
         InternalError: The call is still open: no result may be made up for it.
     """
@@ -84,7 +112,9 @@ def result_of(call: Call) -> ToolResult:
         raise InternalError("An open call has no result.", code="call_open", at=call.call_id)
     return ToolResult(
         call_id=call.call_id,
-        content=tuple(part for part in call.content if isinstance(part, ResultPart)),
+        content=bounded(
+            [part for part in call.content if isinstance(part, ResultPart)], call.max_result_chars
+        ),
         outcome=OUTCOMES[call.state],
         code=call.code,
         name=call.name,
@@ -123,3 +153,21 @@ def results_message(
 def text_result(text: str) -> tuple[Text, ...]:
     """Return the content of a result that is plain text."""
     return (Text(text=text),)
+
+
+class CallAction(StrEnum):
+    """What may safely be done next about a call of unknown fate."""
+
+    QUERY = "query"
+    """Ask the tool, which can look the call up."""
+    WAIT = "wait"
+    """Until its deadline; a result may still be brought."""
+    CLOSE = "close"
+    """Tell the model that its fate is unknown: its deadline has passed, and nobody can be asked."""
+
+
+def next_call_action(call: Call, *, can_query: bool, now_ms: int) -> CallAction:
+    """Return what comes next for an UNKNOWN call. It is never run again."""
+    if can_query:
+        return CallAction.QUERY
+    return CallAction.WAIT if now_ms < call.deadline_ms else CallAction.CLOSE

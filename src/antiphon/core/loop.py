@@ -10,10 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from antiphon.core.records import TERMINAL_CALL, Call, CallState, Run, Runner, RunStatus
+from antiphon.core.records import (
+    OPEN_CALL,
+    TERMINAL_CALL,
+    Approval,
+    Call,
+    CallState,
+    Run,
+    RunStatus,
+)
+from antiphon.core.repeats import has_open_twin
 
 TOOL_LIMIT: Final = "tool_limit"
 """Code of a call over the run's limit, and end code of a run that has reached it."""
+
+APPROVAL_REQUIRED: Final = "approval_required"
+"""End code of a run that waits for somebody to agree to a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,15 +81,15 @@ def next_step(run: Run, calls: Sequence[Call], functions: frozenset[str]) -> Nex
         return PlaceToolResults()
     ours = tuple(
         call
-        for call in calls
-        if call.state is CallState.PENDING
-        and call.runner is Runner.FUNCTION
-        and call.name in functions
+        for n, call in enumerate(calls)
+        if call.runnable and call.name in functions and not has_open_twin(call, calls[:n])
     )
     if ours:
         return RunTools(ours)
     if any(call.state is CallState.UNKNOWN for call in calls):
         return AwaitOutputs("tool_unknown")
+    if any(call.approval is Approval.NEEDED for call in calls if call.state in OPEN_CALL):
+        return AwaitOutputs(APPROVAL_REQUIRED)
     return AwaitOutputs()
 
 

@@ -204,6 +204,14 @@ class CallState(StrEnum):
 
 
 TERMINAL_CALL: Final = frozenset({CallState.SUCCESS, CallState.ERROR, CallState.CANCELED})
+OPEN_CALL: Final = frozenset(CallState) - TERMINAL_CALL
+
+
+class Approval(StrEnum):
+    """Whether a person has to agree before a call may run."""
+
+    NEEDED = "needed"
+    GIVEN = "given"
 
 
 class Runner(StrEnum):
@@ -214,7 +222,14 @@ class Runner(StrEnum):
 
 
 class Call(_Row, frozen=True, kw_only=True):
-    """One tool call in the ledger: born in the commit of the message that asks for it."""
+    """One tool call in the ledger: born in the commit of the message that asks for it.
+
+    `arguments` are the model's. `changed_arguments` are what whoever approved it made of them;
+    those are run. `deadline_ms` is when its executor is given up, and before it runs when its
+    approval comes too late. `content` is the whole result; the model is shown at most
+    `max_result_chars` of its text (0 is no limit). `reused_from` is the call of the same run
+    whose result this one was given instead of being run.
+    """
 
     conversation: ConversationId
     run: RunId
@@ -237,6 +252,20 @@ class Call(_Row, frozen=True, kw_only=True):
     code: str | None
     content: tuple[Block, ...]
     ended_ms: int | None
+    repeatable: bool = False
+    approval: Approval | None = None
+    changed_arguments: str | None = None
+    max_result_chars: int = 0
+    reused_from: CallId | None = None
+
+    @property
+    def runnable(self) -> bool:
+        """Whether it may be executed here and now, as far as its own row says."""
+        return (
+            self.state is CallState.PENDING
+            and self.runner is Runner.FUNCTION
+            and self.approval is not Approval.NEEDED
+        )
 
 
 class StoredEvent(_Row, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from antiphon.engine.lines import LineCache
 from antiphon.engine.live import Broker
 from antiphon.engine.ports import Clock, Entropy, Transport
 from antiphon.engine.settings import Settings
-from antiphon.engine.tools import Function
+from antiphon.engine.tools.function import Function
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput
 from antiphon.stores.base import Store

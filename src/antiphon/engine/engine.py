@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -55,9 +55,11 @@ from antiphon.core.records import (
 from antiphon.core.tree import line as visible
 from antiphon.core.tree import with_results
 from antiphon.engine.dispatcher import Dispatcher
+from antiphon.engine.refusals import carried_out, refusal
 from antiphon.engine.runs import Worker
 from antiphon.engine.startup import recover
 from antiphon.engine.texts import storable
+from antiphon.engine.verdicts import Verdicts
 from antiphon.engine.world import World
 from antiphon.errors import Conflict, InvalidInput, NotFound, Refused
 
@@ -74,7 +76,10 @@ class Engine:
         self._tasks: dict[ConversationId, asyncio.Task[None]] = {}
         self._again: set[ConversationId] = set()
         self._strays: set[asyncio.Task[None]] = set()
+        self._alarms: dict[ConversationId, tuple[int, Callable[[], None]]] = {}
         self._closing = False
+        self.verdicts = Verdicts(world, self.kick)
+        """What people decide about calls: approve, refuse, resolve."""
         self.failures: list[BaseException] = []
 
     async def start(self) -> None:
@@ -88,6 +93,8 @@ class Engine:
         What is started from now on is durable, and waits for the next process.
         """
         self._closing = True
+        for _, forget in self._alarms.values():
+            forget()
         for worker in self._workers.values():
             worker.leave()
         tasks = [*self._tasks.values(), *self._strays]
@@ -115,13 +122,28 @@ class Engine:
         self._tasks[conversation] = task
         task.add_done_callback(lambda done: self._done(conversation, done))
 
+    def _wake_at(self, conversation: ConversationId, due_ms: int) -> None:
+        """Kick the conversation at a time; only the earliest that was asked for is kept."""
+        held = self._alarms.get(conversation)
+        if held is not None:
+            if held[0] <= due_ms:
+                return
+            held[1]()
+
+        def ring() -> None:
+            self._alarms.pop(conversation, None)
+            self.kick(conversation)
+
+        pause_s = max(0, due_ms - self.world.clock.now_ms()) / 1000
+        self._alarms[conversation] = (due_ms, self.world.clock.call_later(pause_s, ring))
+
     async def _work(self, conversation: ConversationId) -> None:
         worker = self._workers[conversation] = Worker(
             self.world,
             self._dispatcher,
             conversation,
             self._strays,
-            partial(self.kick, conversation),
+            partial(self._wake_at, conversation),
         )
         while True:
             self._again.discard(conversation)
@@ -592,27 +614,4 @@ class Engine:
         return self.world.broker.follow(conversation, after)
 
     async def _do(self, command: Command[R]) -> R:
-        with storable(command.conversation):
-            done = await self.world.store.do(command)
-        if isinstance(done, Denied):
-            raise refusal(done)
-        return done
-
-
-REFUSALS = {
-    "message_id_conflict": "A message with this id exists, with other content.",
-    "idempotency_conflict": "This key was used for another request.",
-    "queue_full": "Too many runs wait in this conversation.",
-    "conversation_busy": "An operation is active here; wait for it or cancel it.",
-    "duplicate_tool_result": "This call has been answered with other content.",
-}
-
-
-def refusal(denied: Denied) -> Conflict:
-    """Return the error that tells a caller of a denied command."""
-    return Conflict(
-        REFUSALS.get(denied.reason, "The conversation is not as the caller believed."),
-        code=denied.reason if denied.reason in REFUSALS else "conflict",
-        at=None if denied.reason in REFUSALS else denied.reason,
-        retryable=denied.reason in ("queue_full", "conversation_busy"),
-    )
+        return await carried_out(self.world, command)

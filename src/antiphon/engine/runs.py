@@ -17,15 +17,16 @@ from antiphon.core.commands import (
     ClaimRun,
     EndRun,
     FinishCall,
+    ResumeRun,
     WaitRun,
 )
 from antiphon.core.dispatch import Denied, State
 from antiphon.core.ids import ConversationId, MessageId, RunId
-from antiphon.core.ledger import text_result, timed_out
 from antiphon.core.placement import CannotPlace, PlaceAt, StayQueued, place
 from antiphon.core.records import (
     OPEN_RUN,
     TERMINAL_CALL,
+    Approval,
     Call,
     CallState,
     Conversation,
@@ -38,9 +39,12 @@ from antiphon.engine.control import Control
 from antiphon.engine.dispatcher import Dispatcher
 from antiphon.engine.entering import Entering, input_enters, results_enter, with_result
 from antiphon.engine.startup import settle_unknown
-from antiphon.engine.tools import execute, start_call
+from antiphon.engine.tools.executor import Executor
 from antiphon.engine.world import World
 from antiphon.errors import InternalError
+
+LOOK_AGAIN_MS: Final = 5_000
+"""Pause between two questions about a call of unknown fate."""
 
 NEAR_HEAD: Final = 8
 """How much of a line is read to find its last closed point; the whole line if it is not there."""
@@ -59,13 +63,14 @@ class Worker:
         dispatcher: Dispatcher,
         conversation: ConversationId,
         strays: set[asyncio.Task[None]],
-        kick: Callable[[], None],
+        wake_at: Callable[[int], None],
     ) -> None:
         self._world = world
         self._dispatcher = dispatcher
+        self._executor = Executor(world)
         self._conversation = conversation
         self._strays = strays
-        self._kick = kick
+        self._wake_at = wake_at
         self._controls: dict[RunId, Control] = {}
         self._leaving = False
 
@@ -126,15 +131,53 @@ class Worker:
             return await self._claimed(held) if held else None
         for run in runs:
             if run.status is RunStatus.WAITING:
-                calls = await self._open_step(run)
-                if calls and all(call.state in TERMINAL_CALL for call in calls):
-                    return results_enter(self._world, conversation, run, calls)
+                found = await self._woken(run, conversation)
+                if found is not None:
+                    return found
         for run in runs:
             if run.status is RunStatus.QUEUED:
                 placed = await self._place(run, conversation, runs)
                 if placed is not None:
                     return placed
         return None
+
+    async def _woken(self, run: Run, conversation: Conversation) -> Run | Entering | None:
+        """Return a waiting run that can go on: its calls are closed, or one may run here now."""
+        calls = await self._open_step(run)
+        await self._settle_calls(calls)
+        match loop.next_step(run, calls, frozenset(self._world.functions)):
+            case loop.PlaceToolResults():
+                return results_enter(self._world, conversation, run, calls)
+            case loop.RunTools():
+                resumed = await self._world.store.do(
+                    ResumeRun(
+                        conversation=run.conversation,
+                        now_ms=self._world.clock.now_ms(),
+                        run=run.id,
+                        fence=self._world.fence,
+                    )
+                )
+                return None if isinstance(resumed, Denied) else resumed
+            case _:
+                return None
+
+    async def _settle_calls(self, calls: Sequence[Call]) -> None:
+        """Close waiting calls that can be closed now; come back when others may be.
+
+        Raises:
+            _Moved: One was closed.
+        """
+        now_ms = self._world.clock.now_ms()
+        for call in calls:
+            result = await self._executor.settle(call)
+            if result is not None:
+                await self._world.store.do(result)
+                raise _Moved
+            if call.state is CallState.UNKNOWN:
+                soon = now_ms + LOOK_AGAIN_MS
+                self._wake_at(min(soon, call.deadline_ms) if call.deadline_ms > now_ms else soon)
+            elif call.approval is Approval.NEEDED and call.state is CallState.PENDING:
+                self._wake_at(call.deadline_ms)
 
     async def _await_deadline(self, run: Run) -> None:
         """Come back when the run's attempt can be settled; settle it if its time has passed.
@@ -146,9 +189,8 @@ class Worker:
         attempt = (await self._world.store.attempts(operations[-1]))[-1]
         if attempt.state is not State.UNKNOWN:
             return
-        wait_ms = attempt.deadline_ms - self._world.clock.now_ms()
-        if wait_ms > 0:
-            self._world.clock.call_later(wait_ms / 1000, self._kick)
+        if attempt.deadline_ms > self._world.clock.now_ms():
+            self._wake_at(attempt.deadline_ms)
         elif isinstance(await settle_unknown(self._world, attempt), recovery.ConfirmEnded):
             raise _Moved
 
@@ -227,10 +269,12 @@ class Worker:
                         raise InternalError("A model call came to nothing.", at=run.id)
                     if stepped.started:
                         run, entering = await self._through(
-                            run, control, self._execute, stepped.started
+                            run, control, self._executor.execute, stepped.started
                         )
                 case loop.RunTools(calls_to_run):
-                    run, entering = await self._through(run, control, self._claim, calls_to_run)
+                    run, entering = await self._through(
+                        run, control, self._executor.claim, calls_to_run
+                    )
                 case loop.PlaceToolResults():
                     conversation = await store.conversation(run.conversation)
                     entering = results_enter(self._world, conversation, run, calls)
@@ -274,7 +318,7 @@ class Worker:
         self,
         run: Run,
         control: Control,
-        work: Callable[[Call], Awaitable[FinishCall | None]],
+        work: Callable[[Call, Control], Awaitable[FinishCall | None]],
         calls: Sequence[Call],
     ) -> tuple[Run, Entering | None]:
         """Carry out `calls`; where that closes their step, their results enter next.
@@ -286,7 +330,7 @@ class Worker:
 
         async def carry_out(call: Call) -> None:
             nonlocal left, last
-            result = await work(call)
+            result = await work(call, control)
             left -= 1
             if left == 0:
                 last = result
@@ -304,43 +348,3 @@ class Worker:
                 return entering.run, entering
             await store.do(last)
         return await store.run(run.conversation, run.id), None
-
-    async def _claim(self, call: Call) -> FinishCall | None:
-        """Carry out a pending call, if it is still there for the taking."""
-        world = self._world
-        started = await world.store.do(
-            start_call(
-                world.functions[call.name],
-                conversation=call.conversation,
-                run=call.run,
-                call_id=call.call_id,
-                fence=world.fence,
-                now_ms=world.clock.now_ms(),
-            )
-        )
-        return None if isinstance(started, Denied) else await self._execute(started)
-
-    async def _execute(self, started: Call) -> FinishCall:
-        """Run the function of a call that is EXECUTING and return what it came to."""
-        function = self._world.functions[started.name]
-        state, code = CallState.ERROR, None
-        try:
-            async with asyncio.timeout(function.timeout_s):
-                text = await execute(function, started)
-                state = CallState.SUCCESS
-        except TimeoutError:
-            # Nobody can be asked whether it took effect, so the model is told just that.
-            text, code = timed_out(function.timeout_s), "timeout_unknown"
-        except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
-            text, code = f"{type(error).__name__}: {error}", "exception"
-        return FinishCall(
-            conversation=started.conversation,
-            now_ms=self._world.clock.now_ms(),
-            run=started.run,
-            call_id=started.call_id,
-            state=state,
-            content=text_result(text),
-            code=code,
-            fence=self._world.fence,
-            attempt=started.attempt,
-        )

@@ -63,6 +63,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         max_queued: Runs that may wait in one conversation.
         max_model_calls: Calls to a model in one run.
         max_tool_calls: Tool calls in one run.
+        max_parallel_tools: Tools of one conversation that run at the same time.
+        max_result_chars: Most characters of a tool's result that the model is shown; the ledger
+            keeps all of it. 0 is no limit.
+        repeat_limit: How often a run may ask for the same call before it is told to stop.
+        approval_timeout_s: How long a call waits for somebody to agree to it.
         host: Where the server listens; wider than this machine only with a key.
         port: The server's port; 0 for any that is free.
         max_body_bytes: Largest body of a request to the server.
@@ -101,6 +106,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_queued: Count = 16
     max_model_calls: Annotated[int, Meta(ge=1)] = 16
     max_tool_calls: Count = 64
+    max_parallel_tools: Annotated[int, Meta(ge=1)] = 16
+    max_result_chars: Count = 20_000
+    repeat_limit: Annotated[int, Meta(ge=1)] = 3
+    approval_timeout_s: Seconds = 86_400.0
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8000

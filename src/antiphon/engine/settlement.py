@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import msgspec
@@ -29,16 +29,26 @@ from antiphon.core.ledger import (
     OVER_LIMIT,
     arguments_digest,
     invalid_arguments,
+    repeated,
     text_result,
     unknown_tool,
 )
 from antiphon.core.loop import TOOL_LIMIT
 from antiphon.core.manifest import Manifest, WireRequest
-from antiphon.core.records import Attempt, Call, Run, Runner, RunStatus
+from antiphon.core.records import OPEN_CALL, Attempt, Call, CallState, Run, Runner, RunStatus
+from antiphon.core.repeats import (
+    REPEATED_CALL,
+    AwaitTwin,
+    Fresh,
+    Reuse,
+    TooOften,
+    has_open_twin,
+    repetition,
+)
 from antiphon.engine.exchange import Answered, Broken, Outcome, Rejected, Unsent
 from antiphon.engine.live import LiveRun
 from antiphon.engine.target import Target
-from antiphon.engine.tools import start_call
+from antiphon.engine.tools.function import Function, start_call
 from antiphon.engine.world import World
 from antiphon.errors import InternalError
 
@@ -153,13 +163,10 @@ class Settlement:
     async def _commit(self, accepted: Accepted, answer: Answer) -> Stepped:
         world, attempt, manifest = self._world, accepted.attempt, accepted.manifest
         now_ms = world.clock.now_ms()
-        used = await self._calls_used(accepted) if answer.calls else 0
-        calls = tuple(
-            self._new_call(call, accepted.target, answer, allowed=used + n < accepted.max_calls)
-            for n, call in enumerate(answer.calls)
-        )
+        earlier = await self._earlier(accepted) if answer.calls else []
+        calls = self._new_calls(accepted, answer, earlier)
         end_code = "length" if answer.truncated else None
-        if calls and used + len(calls) >= accepted.max_calls:
+        if calls and len(earlier) + len(calls) >= accepted.max_calls:
             end_code = TOOL_LIMIT
         commit = CommitAnswer(
             conversation=accepted.conversation,
@@ -194,8 +201,8 @@ class Settlement:
 
     def _starts(self, accepted: Accepted, calls: tuple[NewCall, ...]) -> Iterator[StartCall]:
         """Claim what this process runs in the transaction that commits it: one flush less."""
-        for call in calls:
-            if call.code is None and call.runner is Runner.FUNCTION:
+        for n, call in enumerate(calls):
+            if call.runnable and not has_open_twin(call, calls[:n]):
                 yield start_call(
                     self._world.functions[call.name],
                     conversation=accepted.conversation,
@@ -205,15 +212,42 @@ class Settlement:
                     now_ms=self._world.clock.now_ms(),
                 )
 
-    async def _calls_used(self, accepted: Accepted) -> int:
-        """Return how many calls the run has asked for before this answer."""
-        return len(await self._world.store.calls(accepted.conversation, accepted.run))
+    async def _earlier(self, accepted: Accepted) -> Sequence[Call]:
+        """Return the calls that the run has asked for before this answer."""
+        return await self._world.store.calls(accepted.conversation, accepted.run)
+
+    def _new_calls(
+        self, accepted: Accepted, answer: Answer, earlier: Sequence[Call]
+    ) -> tuple[NewCall, ...]:
+        """Return the ledger rows to be born, in order; each knows those before it."""
+        born: list[NewCall] = []
+        for call in answer.calls:
+            before: list[Call | NewCall] = [*earlier, *born]
+            allowed = len(before) < accepted.max_calls
+            new = self._new_call(call, accepted.target, answer, allowed=allowed)
+            if new.runner is Runner.FUNCTION and new.state is CallState.PENDING:
+                new = self._unless_repeated(new, before)
+            born.append(new)
+        return tuple(born)
+
+    def _unless_repeated(self, call: NewCall, before: Sequence[Call | NewCall]) -> NewCall:
+        """Return the call, closed at birth where an earlier one of its run answers it."""
+        match repetition(call, before, repeat_limit=self._world.settings.repeat_limit):
+            case Reuse(had):
+                return replace(call, content=had.content, reused_from=had.call_id)
+            case TooOften(times):
+                return replace(call, code=REPEATED_CALL, content=text_result(repeated(times)))
+            case Fresh() | AwaitTwin():
+                return call
 
     def _new_call(
         self, call: ToolCall, target: Target, answer: Answer, *, allowed: bool
     ) -> NewCall:
         """Return the ledger row to be born: who runs it, and what may happen twice."""
-        function = self._world.functions.get(call.name)
+        function, settings = self._world.functions.get(call.name), self._world.settings
+        approve_by_ms = None
+        if function is not None and function.approval:
+            approve_by_ms = self._world.clock.now_ms() + int(settings.approval_timeout_s * 1000)
         code, text = None, ""
         if not allowed:
             code, text = TOOL_LIMIT, OVER_LIMIT
@@ -232,6 +266,9 @@ class Settlement:
             idempotency_key=self._world.new_id("idem_"),
             code=code,
             content=text_result(text) if code else (),
+            repeatable=function is not None and function.repeatable,
+            approve_by_ms=approve_by_ms,
+            max_result_chars=_shown_chars(function, settings.max_result_chars),
         )
 
     async def _too_late(self, accepted: Accepted, text: str, denied: Denied) -> Run:
@@ -338,6 +375,13 @@ class Settlement:
         return await self.end(accepted.run, accepted.conversation, "outcome_unknown")
 
 
+def _shown_chars(function: Function | None, default: int) -> int:
+    """Return how much of a result the model is shown; what an application brings, whole."""
+    if function is None:
+        return 0
+    return default if function.max_result_chars is None else function.max_result_chars
+
+
 def bound_to(line: Digest, generation: int, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     """Return `blocks` bound to what they answer.
 
@@ -360,7 +404,7 @@ def then_after(calls: tuple[NewCall, ...], *, paused: bool) -> Then:
     """Return what becomes of a run whose answer asks for `calls`."""
     if not calls:
         return Then.CONTINUE if paused else Then.FINISH
-    open_ones = [call for call in calls if call.code is None]
+    open_ones = [call for call in calls if call.state in OPEN_CALL]
     if open_ones and all(call.runner is Runner.CLIENT for call in open_ones):
         return Then.WAIT
     return Then.CONTINUE

@@ -55,6 +55,21 @@ class Backend(Protocol):
     ) -> Run:
         """Bring the results of all open calls of a run."""
 
+    async def approve(
+        self, conversation: ConversationId, run: RunId, call: str, *, arguments: str | None
+    ) -> Call:
+        """Let a call run that waits for approval, with other arguments where given."""
+
+    async def refuse(
+        self, conversation: ConversationId, run: RunId, call: str, *, reason: str
+    ) -> Call:
+        """Close a call that waits for approval."""
+
+    async def resolve(
+        self, conversation: ConversationId, run: RunId, call: str, output: Output
+    ) -> Call:
+        """Give a call of unknown fate the result that somebody found out."""
+
     async def cancel(self, conversation: ConversationId, run: RunId, *, reason: str) -> Run:
         """Cancel a run."""
 

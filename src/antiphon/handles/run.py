@@ -142,9 +142,32 @@ class RunHandle:
 
     async def answer(self, outputs: Mapping[str, str | Output]) -> RunHandle:
         """Bring the results of all its open calls, each once; events go on from here."""
-        since = (await self._backend.conversation(self.conversation)).last_event
+        since = await self._now()
         row = await self._backend.answer(self.conversation, self.id, outputs)
         return RunHandle(self._backend, row, since)
+
+    async def approve(self, call: str, *, arguments: str | None = None) -> RunHandle:
+        """Let a call run that waits for approval, with other arguments where given."""
+        since = await self._now()
+        await self._backend.approve(self.conversation, self.id, call, arguments=arguments)
+        return RunHandle(self._backend, await self.row(), since)
+
+    async def refuse(self, call: str, *, reason: str = "") -> RunHandle:
+        """Close a call that waits for approval; the model is told that it was refused."""
+        since = await self._now()
+        await self._backend.refuse(self.conversation, self.id, call, reason=reason)
+        return RunHandle(self._backend, await self.row(), since)
+
+    async def resolve(self, call: str, output: str | Output) -> RunHandle:
+        """Give a call of unknown fate the result that somebody found out."""
+        since = await self._now()
+        given = output if isinstance(output, Output) else Output(text=output)
+        await self._backend.resolve(self.conversation, self.id, call, given)
+        return RunHandle(self._backend, await self.row(), since)
+
+    async def _now(self) -> int:
+        """Return the number of the conversation's newest event."""
+        return (await self._backend.conversation(self.conversation)).last_event
 
     async def cancel(self, reason: str = "canceled") -> Run:
         """Cancel it, in whatever state it is; for a run that has ended nothing changes."""

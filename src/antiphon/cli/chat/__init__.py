@@ -27,7 +27,7 @@ from antiphon.cli.output import config_option, db_option, json_option
 from antiphon.cli.view.text import Ink, colourful
 from antiphon.engine.models import LOCAL, REHEARSAL
 from antiphon.engine.settings import Settings
-from antiphon.engine.tools import Function
+from antiphon.engine.tools.function import Function
 from antiphon.errors import AntiphonError, RunCanceled
 
 T = TypeVar("T")

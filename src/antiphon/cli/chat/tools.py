@@ -6,7 +6,7 @@ import secrets
 from datetime import datetime
 from typing import Final
 
-from antiphon.engine.tools import Function
+from antiphon.engine.tools.function import Function
 
 
 def clock() -> str:

@@ -27,6 +27,7 @@ from antiphon.core.ids import (
 )
 from antiphon.core.manifest import Manifest, Purpose
 from antiphon.core.records import (
+    Approval,
     Attempt,
     Call,
     CallState,
@@ -402,6 +403,11 @@ class CallRow(NamedTuple):
     code: str | None
     content: bytes | None
     ended_ms: int | None
+    repeatable: int
+    approval: str | None
+    changed_arguments: str | None
+    max_result_chars: int
+    reused_from: CallId | None
 
     def record(self) -> Call:
         """Return the row as the store hands it out."""
@@ -427,6 +433,11 @@ class CallRow(NamedTuple):
             code=self.code,
             content=decode_blocks(self.content) if self.content is not None else (),
             ended_ms=self.ended_ms,
+            repeatable=bool(self.repeatable),
+            approval=None if self.approval is None else Approval(self.approval),
+            changed_arguments=self.changed_arguments,
+            max_result_chars=self.max_result_chars,
+            reused_from=self.reused_from,
         )
 
 

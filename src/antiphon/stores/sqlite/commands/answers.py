@@ -16,7 +16,7 @@ from antiphon.core.events import (
     HeadMoved,
     RunChanged,
 )
-from antiphon.core.records import Attempt, CallState, Run, RunStatus
+from antiphon.core.records import Approval, Attempt, CallState, Run, RunStatus
 from antiphon.errors import InternalError
 from antiphon.stores.sqlite.commands.dispatch import changed, give_status
 from antiphon.stores.sqlite.commands.runs import free_slot
@@ -125,7 +125,7 @@ def _bear(
     call: NewCall,
     command: CommitAnswer,
 ) -> None:
-    closed = call.code is not None
+    closed = call.state is not CallState.PENDING
     row = CallRow(
         conversation=c.id,
         run=attempt.run,
@@ -140,15 +140,20 @@ def _bear(
         runner=call.runner,
         read_only=call.read_only,
         idempotent=call.idempotent,
-        state=CallState.ERROR if closed else CallState.PENDING,
+        state=call.state,
         attempt=0,
         node=None,
         epoch=0,
-        deadline_ms=0,
+        deadline_ms=call.approve_by_ms or 0,
         idempotency_key=call.idempotency_key,
         code=call.code,
         content=encode_blocks(call.content) if closed else None,
         ended_ms=command.now_ms if closed else None,
+        repeatable=call.repeatable,
+        approval=None if closed or call.approve_by_ms is None else Approval.NEEDED,
+        changed_arguments=None,
+        max_result_chars=call.max_result_chars,
+        reused_from=call.reused_from,
     )
     tx.add_call(attempt.run_place, message, row)
 

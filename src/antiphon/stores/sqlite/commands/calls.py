@@ -6,6 +6,7 @@ import msgspec
 
 from antiphon.core.blocks import encode_blocks
 from antiphon.core.commands import (
+    ApproveCall,
     Command,
     Fence,
     FinishCall,
@@ -18,7 +19,7 @@ from antiphon.core.dispatch import Condition, Denied
 from antiphon.core.events import CallChanged, RunChanged
 from antiphon.core.ids import CallId
 from antiphon.core.loop import lasting
-from antiphon.core.records import TERMINAL_CALL, Call, CallState, Run, RunStatus
+from antiphon.core.records import TERMINAL_CALL, Approval, Call, CallState, Run, RunStatus
 from antiphon.errors import InvalidInput
 from antiphon.stores.sqlite.commands.results import calls_at_leaf, insert_results
 from antiphon.stores.sqlite.commands.runs import let_wait, may_drive
@@ -39,6 +40,8 @@ def start(tx: Transaction, command: StartCall) -> Call | Denied:
         return denied
     if call.state != CallState.PENDING:
         return Denied("call_state")
+    if call.approval == Approval.NEEDED:
+        return Denied("approval_required")
     call = tx.change_call(
         call,
         state=CallState.EXECUTING,
@@ -77,6 +80,26 @@ def finish(tx: Transaction, command: FinishCall) -> Call | Denied:
         code=command.code,
         content=content,
         ended_ms=command.now_ms,
+        reused_from=command.reused_from,
+    )
+    return _told(tx, command, c, call)
+
+
+def approve(tx: Transaction, command: ApproveCall) -> Call | Denied:
+    """Let a call run that waits for somebody to agree."""
+    c = tx.conversation(command.conversation)
+    run = tx.run(c, command.run)
+    call = tx.call(c, run, command.call_id)
+    if call.approval == Approval.GIVEN and call.changed_arguments == command.arguments:
+        return call.record()
+    if call.approval != Approval.NEEDED or call.state != CallState.PENDING:
+        return Denied("not_approvable")
+    if not run.open:
+        return Denied(Condition.RUN_OPEN)
+    if command.now_ms >= call.deadline_ms:
+        return Denied("approval_expired")
+    call = tx.change_call(
+        call, approval=Approval.GIVEN, changed_arguments=command.arguments, deadline_ms=0
     )
     return _told(tx, command, c, call)
 
@@ -125,10 +148,13 @@ def lose(tx: Transaction, command: LoseCall) -> Call | Denied:
     call = tx.call(c, run, command.call_id)
     if call.state != CallState.EXECUTING:
         return Denied("call_state")
-    gone = call.node is None or not tx.current(Fence(node=call.node, epoch=call.epoch))
-    if not gone and command.now_ms < call.deadline_ms:
+    owner = None if call.node is None else Fence(node=call.node, epoch=call.epoch)
+    own = command.fence is not None and command.fence == owner
+    gone = owner is None or not tx.current(owner)
+    if not own and not gone and command.now_ms < call.deadline_ms:
         return Denied(Condition.OWNER_OR_GONE)
-    again = bool(call.read_only or call.idempotent)
+    # Its owner, alive, has just tried: trying again at once would go round for ever.
+    again = bool(call.read_only or call.idempotent) and not own
     state = CallState.PENDING if again else CallState.UNKNOWN
     call = tx.change_call(call, state=state, node=None, epoch=0)
     answer = _told(tx, command, c, call)

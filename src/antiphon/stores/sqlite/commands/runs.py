@@ -12,6 +12,7 @@ from antiphon.core.commands import (
     Command,
     Fence,
     PlaceRun,
+    ResumeRun,
     StartKey,
     StartRun,
     WaitRun,
@@ -225,6 +226,30 @@ def wait(tx: Transaction, command: WaitRun) -> Run | Denied:
     if all(call.ended_ms is not None for call in tx.calls_of_run(c, run)):
         return Denied("open_calls")
     return let_wait(tx, command, c.number, run, command.end_code).record(c.id)
+
+
+def resume(tx: Transaction, command: ResumeRun) -> Run | Denied:
+    """Let a waiting run work again: a call of it may be run that could not be before."""
+    c = tx.conversation(command.conversation)
+    run = tx.run(c, command.run)
+    fence = command.fence
+    if run.status != RunStatus.WAITING:
+        return Denied("run_waiting")
+    if c.slot is not None:
+        return Denied("slot")
+    if c.active_operation is not None:
+        return Denied(Condition.NO_ACTIVE_OPERATION)
+    if not tx.current(fence):
+        return Denied(Condition.CALLER_CURRENT)
+    tx.change_conversation(c.number, slot=run.id)
+    tx.tell(command, c.number, RunChanged(run=run.id, status=RunStatus.PENDING))
+    return tx.change_run(
+        run,
+        status=RunStatus.PENDING,
+        end_code=lasting(run.end_code),
+        node=fence.node,
+        epoch=fence.epoch,
+    ).record(c.id)
 
 
 def let_wait(

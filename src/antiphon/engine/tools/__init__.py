@@ -1,0 +1,1 @@
+"""Tools that a model may call: what they are, how typed functions become them, how they run."""

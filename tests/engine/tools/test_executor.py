@@ -1,0 +1,395 @@
+"""Tool turns over a real store: what runs, how often, and what the model is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from antiphon import (
+    CallsWaiting,
+    Ended,
+    FateUnknown,
+    Function,
+    Lookup,
+    RunHandle,
+    Settings,
+    ToolContext,
+    ToolError,
+    tool,
+)
+from antiphon.core.blocks import Text
+from antiphon.core.ledger import WAS_RUNNING
+from antiphon.core.records import Approval, Call, CallState, RunStatus
+from antiphon.errors import Conflict, InvalidInput, ProviderFailed, RunCanceled
+from tests.support.clock import SimulatedClock
+from tests.support.engines import app_on
+from tests.support.provider import ScriptedProvider, asks, says
+
+QUICK = {"retry_base_s": 0.0, "cancel_grace_s": 0.0}
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    return tmp_path / "antiphon.db"
+
+
+async def calls(run: RunHandle) -> list[Call]:
+    return list((await run.explain()).calls)
+
+
+async def waiting(run: RunHandle) -> CallsWaiting:
+    async for event in run.events():
+        if isinstance(event, CallsWaiting):
+            return event
+        assert not isinstance(event, Ended)
+    raise AssertionError("it did not wait")
+
+
+async def final(run: RunHandle) -> str:
+    """Return the answer of a run that nobody but the clock lets go on."""
+    async with asyncio.timeout(5):
+        while True:
+            try:
+                return (await run.result()).text
+            except ProviderFailed as error:
+                assert error.code == "missing_tool_result"  # noqa: PT017 - it waits still
+            await asyncio.sleep(0)
+
+
+def told(provider: ScriptedProvider, call_id: str) -> str:
+    """Return what the newest request says of a call."""
+    found = [m for m in provider.messages() if m.get("tool_call_id") == call_id]
+    assert len(found) == 1
+    content = found[0]["content"]
+    return content if isinstance(content, str) else json.dumps(content)
+
+
+@pytest.mark.req("M143", "M146")
+async def test_the_same_call_again_is_answered_from_the_ledger_and_says_whose_result_it_has(
+    db: Path,
+) -> None:
+    ran: list[int] = []
+
+    @tool
+    def pay(amount: int) -> str:
+        ran.append(amount)
+        return f"paid {amount}"
+
+    provider = ScriptedProvider(
+        asks(("c1", "pay", '{"amount":1}')),
+        asks(("c2", "pay", '{ "amount": 1 }'), ("c3", "pay", '{"amount":2}')),
+        says("Done."),
+    )
+    async with app_on(db, provider, functions=[pay]) as app:
+        run = await (await app.create()).send("Pay")
+        assert (await run.result()).text == "Done."
+        assert ran == [1, 2]
+        rows = await calls(run)
+        assert [(row.state, row.reused_from) for row in rows] == [
+            (CallState.SUCCESS, None),
+            (CallState.SUCCESS, "c1"),
+            (CallState.SUCCESS, None),
+        ]
+        assert told(provider, "c2") == "paid 1"
+
+
+@pytest.mark.req("M143")
+async def test_the_same_call_twice_in_one_answer_runs_once(db: Path) -> None:
+    ran: list[int] = []
+
+    @tool
+    async def pay(amount: int) -> str:
+        ran.append(amount)
+        return "paid"
+
+    provider = ScriptedProvider(
+        asks(("c1", "pay", '{"amount":1}'), ("c2", "pay", '{"amount":1}')), says("Once.")
+    )
+    async with app_on(db, provider, functions=[pay]) as app:
+        run = await (await app.create()).send("Pay")
+        assert (await run.result()).text == "Once."
+        assert ran == [1]
+        assert [row.reused_from for row in await calls(run)] == [None, "c1"]
+
+
+@pytest.mark.req("M143")
+async def test_a_model_that_asks_the_same_over_and_over_is_told_so(db: Path) -> None:
+    ran: list[str] = []
+
+    @tool(read_only=True)
+    def read(path: str) -> str:
+        ran.append(path)
+        return "nothing new"
+
+    turns = [asks((f"c{n}", "read", '{"path":"log"}')) for n in range(1, 6)]
+    provider = ScriptedProvider(*turns, says("Nothing."))
+    async with app_on(db, provider, functions=[read]) as app:
+        run = await (await app.create()).send("Read")
+        assert (await run.result()).text == "Nothing."
+        assert ran == ["log"]
+        codes = [row.code for row in await calls(run)]
+        assert codes == [None, None, None, "repeated_call", "repeated_call"]
+        assert "3 times before" in told(provider, "c4")
+
+
+@pytest.mark.req("M145")
+async def test_a_long_result_is_whole_in_the_ledger_and_cut_for_the_model(db: Path) -> None:
+    @tool(max_result_chars=100)
+    def flood() -> str:
+        return "x" * 5000
+
+    provider = ScriptedProvider(asks(("c1", "flood", "{}")), says("Enough."))
+    async with app_on(db, provider, functions=[flood]) as app:
+        run = await (await app.create()).send("Flood")
+        await run.result()
+        assert (await calls(run))[0].content == (Text(text="x" * 5000),)
+        shown = told(provider, "c1")
+        assert "first 100 of 5000" in shown
+        assert "x" * 101 not in shown
+
+
+async def test_an_error_in_a_tools_own_words_has_its_code(db: Path) -> None:
+    @tool
+    def book(seat: str) -> str:
+        raise ToolError(f"{seat} is taken", code="taken")
+
+    provider = ScriptedProvider(asks(("c1", "book", '{"seat":"1A"}')), says("Sorry."))
+    async with app_on(db, provider, functions=[book]) as app:
+        run = await (await app.create()).send("Book")
+        await run.result()
+        (row,) = await calls(run)
+        assert (row.state, row.code) == (CallState.ERROR, "taken")
+        assert "1A is taken" in told(provider, "c1")
+
+
+# Approval.
+
+
+def approved_tool(ran: list[int]) -> Function:
+    @tool(approval=True)
+    def pay(amount: int) -> str:
+        ran.append(amount)
+        return f"paid {amount}"
+
+    return pay
+
+
+async def test_a_call_that_needs_approval_waits_for_it_and_then_runs_once(db: Path) -> None:
+    ran: list[int] = []
+    provider = ScriptedProvider(asks(("c1", "pay", '{"amount":1}')), says("Paid."))
+    async with app_on(db, provider, functions=[approved_tool(ran)]) as app:
+        run = await (await app.create()).send("Pay")
+        (call,) = (await waiting(run)).calls
+        assert call.approval is Approval.NEEDED
+        assert (await run.row()).end_code == "approval_required"
+        assert not ran
+        run = await run.approve("c1")
+        assert (await run.result()).text == "Paid."
+        assert ran == [1]
+        with pytest.raises(Conflict) as caught:
+            await run.approve("c1", arguments='{"amount":9}')
+        assert caught.value.code == "not_approvable"
+
+
+async def test_approval_survives_a_restart(db: Path) -> None:
+    ran: list[int] = []
+    provider = ScriptedProvider(asks(("c1", "pay", '{"amount":1}')), says("Paid."))
+    async with app_on(db, provider, functions=[approved_tool(ran)]) as app:
+        chat = await app.create()
+        run = await chat.send("Pay")
+        await waiting(run)
+    async with app_on(db, provider, functions=[approved_tool(ran)]) as app:
+        again = await (await app.conversation(chat.id)).run(run.id)
+        assert not ran
+        assert (await (await again.approve("c1")).result()).text == "Paid."
+        assert ran == [1]
+
+
+async def test_changed_arguments_are_run_and_the_model_is_told(db: Path) -> None:
+    ran: list[int] = []
+    provider = ScriptedProvider(asks(("c1", "pay", '{"amount":100}')), says("Paid."))
+    async with app_on(db, provider, functions=[approved_tool(ran)]) as app:
+        run = await (await app.create()).send("Pay")
+        await waiting(run)
+        for bad in ('{"amount":"x"}', '{"amount":1', '{"amount":1,"amount":2}', "[]"):
+            with pytest.raises(InvalidInput) as caught:
+                await run.approve("c1", arguments=bad)
+            assert caught.value.code == "invalid_arguments"
+        run = await run.approve("c1", arguments='{"amount":1}')
+        assert (await run.result()).text == "Paid."
+        assert ran == [1]
+        (row,) = await calls(run)
+        assert (row.arguments, row.changed_arguments) == ('{"amount":100}', '{"amount":1}')
+        assert "A person changed the arguments" in told(provider, "c1")
+
+
+async def test_a_refused_call_does_not_run_and_the_model_is_told_why(db: Path) -> None:
+    ran: list[int] = []
+    provider = ScriptedProvider(asks(("c1", "pay", '{"amount":1}')), says("Not paid."))
+    async with app_on(db, provider, functions=[approved_tool(ran)]) as app:
+        run = await (await app.create()).send("Pay")
+        await waiting(run)
+        run = await run.refuse("c1", reason="Too much.")
+        assert await final(run) == "Not paid."
+        assert not ran
+        assert [row.code for row in await calls(run)] == ["refused"]
+        assert "Too much." in told(provider, "c1")
+
+
+async def test_an_approval_that_comes_too_late_is_refused_and_the_call_is_closed(
+    db: Path,
+) -> None:
+    ran: list[int] = []
+    provider = ScriptedProvider(asks(("c1", "pay", '{"amount":1}')), says("Not paid."))
+    clock = SimulatedClock()
+    settings = Settings(approval_timeout_s=60, **QUICK)  # type: ignore[arg-type]  # floats
+    async with app_on(
+        db, provider, functions=[approved_tool(ran)], settings=settings, clock=clock
+    ) as app:
+        run = await (await app.create()).send("Pay")
+        await waiting(run)
+        await clock.advance(59)
+        assert (await run.row()).status is RunStatus.WAITING
+        await clock.advance(2)
+        assert await final(run) == "Not paid."
+        assert [row.code for row in await calls(run)] == ["approval_expired"]
+        assert not ran
+
+
+# Calls of unknown fate.
+
+
+@pytest.mark.req("M69")
+async def test_a_call_of_unknown_fate_is_looked_up_and_never_run_again(db: Path) -> None:
+    ran: list[str] = []
+    answers: list[object] = [Lookup.RUNNING, Lookup.RUNNING, "survey 7"]
+    asked: list[str] = []
+
+    async def order() -> str:
+        ran.append("order")
+        raise FateUnknown
+
+    async def status(context: ToolContext) -> object:
+        asked.append(context.idempotency_key)
+        return answers.pop(0)
+
+    provider = ScriptedProvider(asks(("c1", "order", "{}")), says("Ordered."))
+    clock = SimulatedClock()
+    function = Function(name="order", run=order, lookup=status)
+    async with app_on(db, provider, functions=[function], clock=clock) as app:
+        run = await (await app.create()).send("Order")
+        event = await waiting(run)
+        assert event.calls[0].state is CallState.UNKNOWN
+        assert (await run.row()).end_code == "tool_unknown"
+        await clock.advance(30)
+        assert await final(run) == "Ordered."
+        assert ran == ["order"]
+        assert len(set(asked)) == 1
+        assert "survey 7" in told(provider, "c1")
+
+
+@pytest.mark.req("M69")
+async def test_not_executed_counts_only_after_the_deadline(db: Path) -> None:
+    async def order() -> str:
+        raise FateUnknown
+
+    def status(_: ToolContext) -> Lookup:
+        return Lookup.NOT_EXECUTED
+
+    provider = ScriptedProvider(asks(("c1", "order", "{}")), says("Try later."))
+    clock = SimulatedClock()
+    function = Function(name="order", run=order, lookup=status, timeout_s=60)
+    async with app_on(db, provider, functions=[function], clock=clock) as app:
+        run = await (await app.create()).send("Order")
+        await waiting(run)
+        await clock.advance(55)
+        assert (await run.row()).status is RunStatus.WAITING
+        await clock.advance(10)
+        assert await final(run) == "Try later."
+        assert [row.code for row in await calls(run)] == ["not_executed"]
+
+
+@pytest.mark.req("M69")
+async def test_where_nobody_can_be_asked_the_model_is_told_after_the_deadline(db: Path) -> None:
+    async def order() -> str:
+        raise FateUnknown
+
+    provider = ScriptedProvider(asks(("c1", "order", "{}")), says("Who knows."))
+    clock = SimulatedClock()
+    function = Function(name="order", run=order, timeout_s=60)
+    async with app_on(db, provider, functions=[function], clock=clock) as app:
+        run = await (await app.create()).send("Order")
+        await waiting(run)
+        await clock.advance(61)
+        assert await final(run) == "Who knows."
+        assert [row.code for row in await calls(run)] == ["timeout_unknown"]
+
+
+async def test_a_person_may_say_what_became_of_it(db: Path) -> None:
+    async def order() -> str:
+        raise FateUnknown
+
+    provider = ScriptedProvider(asks(("c1", "order", "{}")), says("Good."))
+    async with app_on(db, provider, functions=[Function(name="order", run=order)]) as app:
+        run = await (await app.create()).send("Order")
+        await waiting(run)
+        run = await run.resolve("c1", "it is there")
+        assert (await run.result()).text == "Good."
+        with pytest.raises(Conflict) as caught:
+            await run.resolve("c1", "it is not")
+        assert caught.value.code == "duplicate_tool_result"
+
+
+# Cancel, and many at once.
+
+
+async def test_a_cancel_stops_what_can_be_stopped_and_says_that_it_may_have_taken_effect(
+    db: Path,
+) -> None:
+    began, stopped = asyncio.Event(), asyncio.Event()
+
+    async def dig() -> str:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return ""
+
+    provider = ScriptedProvider(asks(("c1", "dig", "{}")))
+    async with app_on(db, provider, functions=[Function(name="dig", run=dig)]) as app:
+        run = await (await app.create()).send("Dig")
+        await asyncio.wait_for(began.wait(), 5)
+        await run.cancel()
+        await asyncio.wait_for(stopped.wait(), 5)
+        with pytest.raises(RunCanceled):
+            await run.result()
+        (row,) = await calls(run)
+        assert (row.state, row.content) == (CallState.CANCELED, (Text(text=WAS_RUNNING),))
+
+
+async def test_no_more_tools_run_at_once_than_the_setting_allows(db: Path) -> None:
+    at_once, most = 0, 0
+
+    @tool
+    async def work(n: int) -> str:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        at_once -= 1
+        return str(n)
+
+    many = [(f"c{n}", "work", f'{{"n":{n}}}') for n in range(10)]
+    provider = ScriptedProvider(asks(*many), says("All."))
+    settings = Settings(max_parallel_tools=3, **QUICK)  # type: ignore[arg-type]  # floats
+    async with app_on(db, provider, functions=[work], settings=settings) as app:
+        run = await (await app.create()).send("Work")
+        await run.result()
+        assert most == 3
+        results = [m["tool_call_id"] for m in provider.messages() if m["role"] == "tool"]
+        assert results == [call_id for call_id, _, _ in many]
