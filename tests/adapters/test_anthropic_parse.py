@@ -10,6 +10,7 @@ import pytest
 
 from antiphon.adapters import registry
 from antiphon.adapters.base import Parsed, render
+from antiphon.adapters.conversion import convert
 from antiphon.core.blocks import (
     Block,
     File,
@@ -24,6 +25,7 @@ from antiphon.core.blocks import (
     Trust,
     Unknown,
 )
+from antiphon.core.findings import Finding
 from antiphon.core.rules import check
 from antiphon.errors import InvalidInput
 from tests.golden import requests as golden
@@ -237,9 +239,68 @@ def test_what_is_legal_and_not_ours_to_send_is_named() -> None:
         },
         tools=[{"type": "bash_20250124", "name": "bash"}, {"type": "mcp_toolset"}],
     )  # fmt: skip
-    assert made.uncarried == (*(f"messages[0].content[{n}]" for n in range(4)), "tools[0]", "tools[1]")  # fmt: skip
+    places = [f"messages[0].content[{n}]" for n in range(3)]
+    assert made.uncarried == (*places, "messages[0].content[3].citations", "tools[0]", "tools[1]")
     assert check(made.messages, CLAUDE.profile, mapped=False, tools=made.tools) == ()
     assert [tool.name for tool in made.tools] == ["bash"]
+
+
+CITED = {"type": "char_location", "cited_text": "It rains.", "document_index": 0}
+
+
+def test_what_the_assistant_cited_goes_back_with_its_text() -> None:
+    text = {"type": "text", "text": "Rain.", "citations": [CITED, CITED]}
+    thought = {"type": "thinking", "thinking": "hm", "signature": "Eq=="}
+    request: dict[str, Any] = {
+        "model": "claude-opus-5",
+        "max_tokens": 9,
+        "stream": False,
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "x"}]},
+            {"role": "assistant", "content": [thought, text, {"type": "text", "text": "Yes."}]},
+            {"role": "user", "content": [{"type": "text", "text": "y"}]},
+        ],
+    }
+    made = CLAUDE.parse(request)
+    assert made.uncarried == ()
+    assert CLAUDE.compare(made, {"committed_blocks": [thought, text]}) == ()
+    assert check(made.messages, CLAUDE.profile, mapped=False) == ()
+    again = render(CLAUDE, made.messages, made.policy, key=KEY)
+    assert (json.loads(again.request.body), again.mappings) == (request, ())
+    chat = convert(made, registry.get("openai-chat"), source="anthropic")
+    dropped = [(m.rule, m.block) for m in chat.mappings]
+    assert ("reasoning_dropped", "messages[1].content[1].citations") in dropped
+    ending = {**request, "messages": [*request["messages"][:1], {"role": "assistant", "content": [text]}]}  # fmt: skip
+    assert [f.code for f in as_it_stands(CLAUDE.parse(ending))] == ["must_end_with_user"]
+
+
+def as_it_stands(made: Parsed) -> tuple[Finding, ...]:
+    return check(made.messages, registry.get("anthropic", made.facts).profile, mapped=False)
+
+
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [
+        ({"type": "text", "text": "x", "citations": [CITED]}, "citations"),
+        ({"type": "image", "source": {"type": "url", "url": "u"}, "transformations": {"a": 1}}, "transformations"),
+        ({"type": "document", "source": {"type": "text", "data": "x"}, "context": "y"}, "context"),
+        ({"type": "tool_result", "tool_use_id": "t", "toolset_name": "y"}, "toolset_name"),
+        ({"type": "text", "text": "x", "new_field": 5}, "new_field"),
+    ],
+)  # fmt: skip
+def test_a_field_that_means_something_and_cannot_be_carried_is_named(
+    part: dict[str, Any], field: str
+) -> None:
+    made = parsed({"role": "user", "content": [part]})
+    assert made.uncarried == (f"messages[0].content[0].{field}",)
+
+
+def test_fields_that_mean_nothing_more_are_no_obstacle() -> None:
+    hints = {"cache_control": {"type": "ephemeral"}, "citations": None}
+    called = {"type": "tool_use", "id": "t", "name": "f", "input": {}, "caller": {"type": "direct"}}
+    text = {"type": "text", "text": "x", **hints}
+    made = parsed({"role": "user", "content": [text]}, {"role": "assistant", "content": [called]})
+    assert made.uncarried == ()
 
 
 def test_what_a_request_says_of_its_model_are_facts() -> None:

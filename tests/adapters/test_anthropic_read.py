@@ -272,6 +272,35 @@ def test_an_event_that_is_too_large_ends_the_reading() -> None:
     assert reader.feed(STOP) == reader.end() == []
 
 
+CITED = {"type": "char_location", "cited_text": "It rains.", "document_index": 0}
+
+
+def test_what_a_text_cites_is_kept_behind_it_and_moves_no_other_block() -> None:
+    deltas = (
+        {"type": "text_delta", "text": "Rain."},
+        {"type": "citations_delta", "citation": CITED},
+    )
+    streamed = answer_of(
+        start(),
+        text(0, "They say: "),
+        block(1, {"type": "text", "text": "", "citations": []}, *deltas),
+        block(2, {"type": "text", "text": ""}, *deltas),
+        call(3, "t1", "look"),
+        end("tool_use"),
+    )
+    cited = {"type": "text", "text": "Rain.", "citations": [CITED]}
+    asked = {"type": "tool_use", "id": "t1", "name": "look", "input": {}}
+    at_once = answer_of(
+        whole({"type": "text", "text": "They say: "}, cited, cited, asked, reason="tool_use"),
+        content_type="application/json",
+    )
+    assert streamed.blocks == at_once.blocks
+    kinds = [type(b).__name__ for b in streamed.blocks]
+    assert kinds == ["Text", "Text", "Reasoning", "Text", "Reasoning", "ToolCall"]
+    assert streamed.text == "They say: Rain.Rain."
+    assert streamed.diagnostics == ()
+
+
 # What is tolerated.
 
 
@@ -281,7 +310,8 @@ def test_an_event_that_is_too_large_ends_the_reading() -> None:
         (event("new_event", detail=1), "unknown_event"),
         (event("content_block_delta", index=0, delta={"type": "text_delta", "text": ""}), "missing_block_start"),
         (event("content_block_stop", index=5), "missing_block_start"),
-        (block(1, {"type": "text", "text": ""}, {"type": "citations_delta", "citation": {}}), "skipped_delta"),
+        (block(1, {"type": "text", "text": ""}, {"type": "citations_delta", "citation": {}}), "citations_dropped"),
+        (block(1, {"type": "tool_use", "id": "t", "name": "f"}, {"type": "new_delta"}), "skipped_delta"),
         (thinking(1, "hm", signature=""), "missing_signature"),
         (event("message_delta", delta={}, usage={"output_tokens": "many"}), "unreadable_usage"),
     ],

@@ -113,6 +113,14 @@ class TurnsLine:
         """Return whether what `maker` signed may be sent to the model that is asked."""
         raise NotImplementedError
 
+    def _is_of_text(self, opaque: Opaque) -> bool:
+        """Return whether a state belongs to the text before it, such as what that cites."""
+        return False
+
+    def _citing(self, text: bytes, opaque: Opaque) -> bytes:
+        """Return a text with its state."""
+        raise NotImplementedError
+
     def _closing(self) -> bytes:
         """Return what stands behind the last message."""
         return b"]}"
@@ -307,6 +315,8 @@ class TurnsLine:
             match block:
                 case ToolCall():
                     content.append(self._asked(at, block))
+                case Reasoning(opaque=state) if state is not None and self._is_of_text(state):
+                    self._cite(message, order, state, content)
                 case Reasoning():
                     kept = self._reasoning(message, at, block, behind)
                     if kept is not None:
@@ -318,6 +328,14 @@ class TurnsLine:
                         self._map("refusal_as_text", at)
                     content.append(self._part(block, at))
         return content
+
+    def _cite(self, message: Message, order: int, state: Opaque, content: list[bytes]) -> None:
+        """Give the text before it what it cites."""
+        text = message.blocks[order - 1] if order else None
+        if isinstance(text, Text) and not is_blank(text):
+            content[-1] = self._citing(content[-1], state)
+        else:
+            self._map("citations_dropped", block_id(message.id, order), "without their text")
 
     def _reasoning(
         self, message: Message, at: str, block: Reasoning, behind: Digest | None

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from antiphon.adapters.anthropic.parts import cites
 from antiphon.adapters.base import Parsed
 from antiphon.core.blocks import Message, Reasoning, Role, ToolCall, block_id
 from antiphon.core.findings import Finding
@@ -102,9 +103,14 @@ def _thought(block: Fields) -> _Thought:
     return _Thought(block.get("type"), says, block.get("signature"))
 
 
+def _is_thinking(block: Reasoning) -> bool:
+    """Whether it is thinking, and neither work of the provider's own nor what a text cites."""
+    return block.opaque is None or not (block.opaque.work or cites(block.opaque))
+
+
 def _sent(block: Reasoning) -> _Thought | None:
-    """Return thinking as it stands in the request; None for what is none, or has no signature."""
-    if block.opaque is None or block.opaque.work:
+    """Return thinking as it stands in the request; None where it has no signature."""
+    if block.opaque is None:
         return None
     state = msgspec.json.decode(block.opaque.value)
     return _thought(state if "data" in state else {**state, "thinking": block.text})
@@ -115,7 +121,7 @@ def _compare(parsed: Parsed, answer: _Answer, wanted: Sequence[_Thought]) -> Ite
     found = [
         (order, _sent(block))
         for order, block in enumerate(message.blocks)
-        if isinstance(block, Reasoning) and not (block.opaque and block.opaque.work)
+        if isinstance(block, Reasoning) and _is_thinking(block)
     ]
     if len(found) < len(wanted) and (answer.open or found):
         yield Finding(
@@ -138,7 +144,7 @@ def _at(
             at = block_id(answer.message.id, order)
             if parsed.places.get(at, at) != place:
                 continue
-            if not isinstance(block, Reasoning):
+            if not isinstance(block, Reasoning) or not _is_thinking(block):
                 yield from _compare(parsed, answer, [_thought({"type": "thinking", **fields})])
             elif (sent := _sent(block)) is not None:
                 came = _thought(

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from antiphon.adapters.anthropic.parts import CITATIONS
 from antiphon.adapters.anthropic.profile import ANTHROPIC, facts_of
 from antiphon.adapters.base import Parsed
 from antiphon.core.blocks import (
@@ -56,6 +57,18 @@ HINTS: Final = frozenset({"cache_control"})
 
 NOT_CARRIED: Final = "(not carried)"
 """Stands in our graph for what is legal there and cannot stand in it."""
+
+FIELDS: Final[Mapping[str, frozenset[str]]] = {
+    "text": frozenset({"type", "text"}),
+    "image": frozenset({"type", "source"}),
+    "document": frozenset({"type", "source", "title"}),
+    "tool_use": frozenset({"type", "id", "name", "input"}),
+    "tool_result": frozenset({"type", "tool_use_id", "content", "is_error"}),
+}
+"""What of a block our graph can carry; whatever else is there is pointed at, never dropped."""
+
+DIRECT: Final = {"type": "direct"}
+"""Who called a tool where nobody stands between: the model, as always."""
 
 CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 
@@ -179,10 +192,13 @@ class _Reader:
             return
         if not isinstance(content, list):
             raise _Malformed(".content", f"Content is a string or an array, not {_type(content)}.")
-        read = [
-            (self._part(at, f".content[{number}]", part, role), f"{at}.content[{number}]")
-            for number, part in enumerate(content)
-        ]
+        read: list[tuple[Block, str]] = []
+        for number, part in enumerate(content):
+            place = f".content[{number}]"
+            read.append((self._part(at, place, part, role), at + place))
+            cited = _citations(part) if role is Role.ASSISTANT else None
+            if cited is not None:
+                read.append((Reasoning(opaque=cited), f"{at}{place}.citations"))
         if not read:
             self._say(MessageId(at), role, [])
         name = at
@@ -212,6 +228,7 @@ class _Reader:
     def _part(self, at: str, place: str, part: object, role: Role) -> Block:
         if not isinstance(part, dict):
             raise _Malformed(place, f"A content block is an object, not {_type(part)}.")
+        self.uncarried += (f"{at}{place}.{name}" for name in _beyond(part, role))
         match part:
             case {"type": "text", "text": str(text)}:
                 return Text(text=text)
@@ -263,8 +280,6 @@ class _Reader:
     ) -> File:
         title = part.get("title")
         filename = title if isinstance(title, str) else None
-        if part.get("context") or part.get("citations"):
-            self.uncarried.append(at)
         match source:
             case {"type": "base64", "media_type": str(media_type), "data": str(data)}:
                 return File(media_type=media_type, data=data, filename=filename)
@@ -392,6 +407,27 @@ def _choice(value: object) -> tuple[str | None, bool]:
     return choice, more.get("disable_parallel_tool_use") is True
 
 
+def _beyond(part: Mapping[object, object], role: Role) -> Iterator[str]:
+    """Yield the fields of a block that mean something and have no place in our graph."""
+    known = FIELDS.get(str(part.get("type")))
+    if known is None:
+        return  # of the kinds that go back as they came, or that nobody knows
+    for name, value in part.items():
+        cited = name == "citations" and (role is Role.ASSISTANT or not value)
+        meant = value not in (None, DIRECT) and name not in HINTS
+        if meant and name not in known and not cited:
+            yield str(name)
+
+
+def _citations(part: object) -> Opaque | None:
+    """Return what a text cites, as the state that stands behind it."""
+    match part:
+        case {"type": "text", "citations": [_, *_] as cited}:
+            return _state({"type": CITATIONS, "citations": cited})
+        case _:
+            return None
+
+
 def _is_work(kind: str) -> bool:
     """Whether a block is what the provider did by itself: it goes back as it came."""
     return kind.endswith(("_tool_use", "_tool_result")) or kind in ("compaction", "fallback")
@@ -404,7 +440,7 @@ def _signature(part: Mapping[object, object]) -> Opaque | None:
     return _state({"type": "thinking", "signature": signature})
 
 
-def _state(part: Mapping[object, object] | Mapping[str, str], *, work: bool = False) -> Opaque:
+def _state(part: Mapping[object, object] | Mapping[str, object], *, work: bool = False) -> Opaque:
     return Opaque(profile=ANTHROPIC.name, value=msgspec.Raw(_encode(part)), work=work)
 
 

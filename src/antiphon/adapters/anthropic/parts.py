@@ -30,6 +30,9 @@ from antiphon.errors import InternalError, InvalidInput
 
 Json: TypeAlias = dict[str, object]
 
+CITATIONS: Final = "citations"
+"""Type of the state that stands behind a text for what the text cites. It is no block of theirs."""
+
 DEFAULT_IMAGE: Final = "image/png"
 DEFAULT_FILE: Final = "application/pdf"
 
@@ -68,6 +71,16 @@ def kept(text: str, opaque: Opaque) -> bytes:
     if bytes(fields.get("type", b"")) != b'"thinking"':
         return bytes(opaque.value)
     return _encode({"type": "thinking", "thinking": text, "signature": fields["signature"]})
+
+
+def cites(opaque: Opaque | None) -> bool:
+    """Return whether a state is what the text before it cites."""
+    return opaque is not None and bytes(opaque.value).startswith(b'{"type":"citations",')
+
+
+def citing(text: bytes, opaque: Opaque) -> bytes:
+    """Return a part of text with what it cites."""
+    return _encode({**_members.decode(text), CITATIONS: _members.decode(opaque.value)[CITATIONS]})
 
 
 def call(block: ToolCall, call_id: str, arguments: str) -> bytes:

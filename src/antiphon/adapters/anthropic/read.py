@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias, assert_never
 import msgspec
 
 from antiphon.adapters.anthropic.errors import stream_failure
+from antiphon.adapters.anthropic.parts import CITATIONS
 from antiphon.adapters.json_text import decode_lenient, is_cut
 from antiphon.core.blocks import Opaque
 from antiphon.core.deltas import (
@@ -51,8 +52,6 @@ STOP: Final[Mapping[str, Meaning]] = {
 }
 
 THINKING: Final = frozenset({"thinking", "redacted_thinking"})
-SILENT_DELTAS: Final = frozenset({"citations_delta"})
-"""Deltas that add nothing to what a block says."""
 
 Json: TypeAlias = dict[str, Any]
 
@@ -75,6 +74,7 @@ class _Delta(msgspec.Struct):
     partial_json: str = ""
     thinking: str = ""
     signature: str = ""
+    citation: msgspec.Raw = msgspec.Raw(b"null")
     stop_reason: str | None = None
 
 
@@ -118,6 +118,7 @@ class _Begun(msgspec.Struct):
     id: str | None = None
     name: str | None = None
     input: msgspec.Raw = msgspec.Raw(b"{}")
+    citations: list[msgspec.Raw] | None = None
 
 
 @dataclass(slots=True)
@@ -125,9 +126,12 @@ class _Block:
     """A block that is still open."""
 
     type: str
+    number: int  # ours: what a text cites stands behind it, as a block of its own
     raw: bytes
     begun: _Begun
     signature: str
+    citations: list[msgspec.Raw]
+    said: bool = False  # whether any text has come
     pieces: list[str] = field(default_factory=list)  # of the JSON of its input
 
     @property
@@ -158,6 +162,7 @@ class Reader:
         self._started = False
         self._open: dict[int, _Block] = {}
         self._stopped: set[int] = set()
+        self._cited = 0  # how many blocks of ours came in between
         self._tokens = _Tokens()
         self._word: str | None = None
         self._closed = False
@@ -296,36 +301,43 @@ class Reader:
         except ValueError as error:
             self._fail(deltas, "malformed_event", f"A block cannot be read: {error}")
             return
-        block = _Block(begun.type, raw, begun, begun.signature)
+        number = index + self._cited
+        cited, said = begun.citations or [], bool(begun.text)
+        block = _Block(begun.type, number, raw, begun, begun.signature, cited, said)
         if index in self._open or index in self._stopped:
             self._fail(deltas, "malformed_event", f"Block {index} was opened twice.")
             return
         self._open[index] = block
         if block.is_call:
-            deltas.append(CallOpened(index, begun.id or None, begun.name, needs_stop=True))
+            deltas.append(CallOpened(number, begun.id or None, begun.name, needs_stop=True))
         elif begun.type == "text" and begun.text:
-            deltas.append(TextDelta(index, Channel.TEXT, begun.text))
+            deltas.append(TextDelta(number, Channel.TEXT, begun.text))
         elif begun.type == "thinking" and begun.thinking:
-            deltas.append(TextDelta(index, Channel.REASONING, begun.thinking))
+            deltas.append(TextDelta(number, Channel.REASONING, begun.thinking))
 
     def _add(self, index: int, delta: _Delta, deltas: list[Delta]) -> None:
         block = self._open.get(index)
+        number = index + self._cited if block is None else block.number
         match delta.type:
             case "text_delta":
                 if block is None:
                     deltas.append(Note("missing_block_start"))
-                deltas.append(TextDelta(index, Channel.TEXT, delta.text))
+                else:
+                    block.said = block.said or bool(delta.text)
+                deltas.append(TextDelta(number, Channel.TEXT, delta.text))
             case "input_json_delta":
                 if block is not None:
                     block.pieces.append(delta.partial_json)
                 if block is None or not block.keeps:
-                    deltas.append(ArgumentsDelta(index, delta.partial_json))
+                    deltas.append(ArgumentsDelta(number, delta.partial_json))
             case "thinking_delta":
-                deltas.append(TextDelta(index, Channel.REASONING, delta.thinking))
+                deltas.append(TextDelta(number, Channel.REASONING, delta.thinking))
             case "signature_delta":
                 if block is not None:
                     block.signature += delta.signature
-            case kind if kind in SILENT_DELTAS or block is None or not block.keeps:
+            case "citations_delta" if block is not None and block.type == "text":
+                block.citations.append(delta.citation)
+            case _ if block is None or not block.keeps:
                 deltas.append(Note("skipped_delta"))
             case kind:
                 self._fail(
@@ -339,17 +351,29 @@ class Reader:
             return
         self._stopped.add(index)
         if block.is_call:
-            self._stop_call(index, block, deltas)
+            self._stop_call(block, deltas)
         elif block.keeps:
-            self._keep(index, block, deltas)
+            self._keep(block, deltas)
+        elif block.citations:
+            self._cite(block, deltas)
 
-    def _stop_call(self, index: int, block: _Block, deltas: list[Delta]) -> None:
+    def _cite(self, block: _Block, deltas: list[Delta]) -> None:
+        """Pass on what a text cites, behind it. It goes back with the text."""
+        if self._open or not block.said:  # the number behind it is another's, or nothing cites it
+            deltas.append(Note("citations_dropped"))
+            return
+        self._cited += 1
+        value = _encode({"type": CITATIONS, "citations": block.citations})
+        kept = Opaque(profile=PROFILE, value=msgspec.Raw(value))
+        deltas += (OpaqueState(block.number + 1, kept), BlockStopped(block.number + 1))
+
+    def _stop_call(self, block: _Block, deltas: list[Delta]) -> None:
         at_once = bytes(block.begun.input)
         if not any(block.pieces) and at_once not in (b"{}", b"null"):
-            deltas.append(ArgumentsDelta(index, at_once.decode()))  # whole, with the opening
-        deltas.append(BlockStopped(index))
+            deltas.append(ArgumentsDelta(block.number, at_once.decode()))  # whole, with the opening
+        deltas.append(BlockStopped(block.number))
 
-    def _keep(self, index: int, block: _Block, deltas: list[Delta]) -> None:
+    def _keep(self, block: _Block, deltas: list[Delta]) -> None:
         """Pass on what has to go back. Thinking without its signature never may."""
         value: bytes | None = block.raw
         if block.type == "thinking":
@@ -362,8 +386,8 @@ class Reader:
         if value is not None:
             work = block.type not in THINKING
             kept = Opaque(profile=PROFILE, value=msgspec.Raw(value), model=self._model, work=work)
-            deltas.append(OpaqueState(index, kept))
-        deltas.append(BlockStopped(index))
+            deltas.append(OpaqueState(block.number, kept))
+        deltas.append(BlockStopped(block.number))
 
     def _with_input(self, block: _Block, deltas: list[Delta]) -> bytes | None:
         """Return a block with the input that came in pieces, every other field as it was."""

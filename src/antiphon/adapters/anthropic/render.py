@@ -45,6 +45,12 @@ class AnthropicLine(TurnsLine):
     def _kept(self, text: str, opaque: Opaque) -> bytes:
         return parts.kept(text, opaque)
 
+    def _is_of_text(self, opaque: Opaque) -> bool:
+        return opaque.profile == self._profile.name and parts.cites(opaque)
+
+    def _citing(self, text: bytes, opaque: Opaque) -> bytes:
+        return parts.citing(text, opaque)
+
     def _same_model(self, maker: str | None) -> bool:
         return same_model(maker, self._model)
 
