@@ -29,6 +29,18 @@ class Echo(StrEnum):
     ALWAYS = "always"
 
 
+class StrictSubset(msgspec.Struct, frozen=True, kw_only=True):
+    """The part of JSON Schema that strict tools may use; objects are closed in any case.
+
+    Attributes:
+        forbidden: Keywords that may stand nowhere.
+        formats: Formats of strings that are known.
+    """
+
+    forbidden: frozenset[str]
+    formats: frozenset[str]
+
+
 class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The rules of one dialect.
 
@@ -84,6 +96,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         schemas_without: Keywords that the schema of a tool cannot say, and without which it would
             mean something else.
         strict_schemas: A tool declared strict must keep to the closed subset of JSON Schema.
+        strict_subset: What a tool declared strict must keep to otherwise; None for anything.
         reasoning: When reasoning goes back.
         signed_reasoning: Reasoning goes back only as its provider signed it.
         reasoning_leads: The loop of calls that is under way began with signed reasoning.
@@ -133,6 +146,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     object_schemas: bool = False
     schemas_without: frozenset[str] = frozenset()
     strict_schemas: bool = False
+    strict_subset: StrictSubset | None = None
     reasoning: Echo = Echo.NEVER
     signed_reasoning: bool = False
     reasoning_leads: bool = False

@@ -14,6 +14,7 @@ import msgspec
 from antiphon.core.findings import Finding, Severity
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.profile import Profile
+from antiphon.core.strict_schemas import strict_problems
 
 NAMED_SCHEMAS: Final = ("properties", "$defs", "definitions", "patternProperties")
 """Keywords whose members bear names of the author's own."""
@@ -52,12 +53,8 @@ def _check_schema(profile: Profile, number: int, tool: ToolDeclaration) -> Itera
         problem = "the parameters are not a JSON object"
     elif profile.object_schemas and schema.get("type") != "object":
         problem = "at its root it has to say that it is of type object"
-    elif profile.strict_schemas and tool.strict:
-        problem = next(open_places(schema), "")
-    elif profile.schemas_without:
-        problem = next(unsayable(schema, profile.schemas_without), "")
     else:
-        problem = ""
+        problem = next(_beyond(profile, schema, strict=tool.strict is True), "")
     if problem:
         yield Finding(
             code="schema_unsupported",
@@ -68,32 +65,11 @@ def _check_schema(profile: Profile, number: int, tool: ToolDeclaration) -> Itera
         )
 
 
-def open_places(schema: dict[str, object]) -> Iterator[str]:
-    """Yield why `schema` is not closed, as strict tools want it: every object says what it has."""
-    if schema.get("type") != "object" or "anyOf" in schema:
-        yield "a strict tool's schema is of type object at the root, without anyOf"
-    todo: list[tuple[str, object]] = [("", schema)]
-    while todo:
-        path, node = todo.pop()
-        if isinstance(node, list):
-            todo += [(f"{path}[{n}]", item) for n, item in enumerate(node)]
-        if not isinstance(node, dict):
-            continue
-        where = path or "the root"
-        properties = node.get("properties")
-        if node.get("type") == "object" or isinstance(properties, dict):
-            if node.get("additionalProperties") is not False:
-                yield f"{where} has to say additionalProperties: false in a strict tool"
-            required = node.get("required")
-            missing = set(properties or ()) - set(required if isinstance(required, list) else ())
-            if missing:
-                yield f"{where} has to require {', '.join(sorted(missing))} in a strict tool"
-        if isinstance(properties, dict):
-            todo += [(f"{path}.{name}", inner) for name, inner in properties.items()]
-        todo += [(f"{path}.{name}", node[name]) for name in ("items", "anyOf") if name in node]
-        definitions = node.get("$defs")
-        if isinstance(definitions, dict):
-            todo += [(f"{path}.$defs.{name}", inner) for name, inner in definitions.items()]
+def _beyond(profile: Profile, schema: dict[str, object], *, strict: bool) -> Iterator[str]:
+    if strict:
+        yield from strict_problems(profile, schema)
+    if profile.schemas_without:
+        yield from unsayable(schema, profile.schemas_without)
 
 
 def unsayable(schema: dict[str, object], keywords: Collection[str]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from antiphon.core.blocks import Role
-from antiphon.core.profile import Echo, Profile
+from antiphon.core.profile import Echo, Profile, StrictSubset
 from antiphon.errors import InvalidInput
 
 HOME: Final = "https://api.anthropic.com"
@@ -39,6 +39,17 @@ ANTHROPIC: Final = Profile(
     prefill_trimmed=True,
     object_arguments=True,
     object_schemas=True,
+    strict_subset=StrictSubset(
+        forbidden=frozenset(
+            {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}
+            | {"minLength", "maxLength", "pattern", "minItems", "maxItems", "uniqueItems"}
+            | {"minProperties", "maxProperties", "not"}
+        ),
+        formats=frozenset(
+            {"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6"}
+            | {"uuid"}
+        ),
+    ),
     image_types=frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"}),
     file_types=frozenset({"application/pdf", "text/plain"}),
     call_id_pattern="[a-zA-Z0-9_-]+",
