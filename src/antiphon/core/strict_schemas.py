@@ -16,12 +16,12 @@ MAPS: Final = ("properties", "$defs", "definitions")
 def strict_problems(profile: Profile, schema: Fields) -> Iterator[str]:
     """Yield what a dialect refuses about the schema of a tool that is declared strict."""
     if profile.strict_schemas:
-        yield from _unclosed(schema)
+        yield from open_places(schema)
     elif profile.strict_subset is not None:
         yield from _outside(profile.strict_subset, schema)
 
 
-def _unclosed(schema: Fields) -> Iterator[str]:
+def open_places(schema: Fields) -> Iterator[str]:
     """Yield why `schema` is not closed: every object says what it has, and has all of it."""
     if schema.get("type") != "object" or "anyOf" in schema:
         yield "a strict tool's schema is of type object at the root, without anyOf"

@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.tool_rules import open_places
+from antiphon.core.strict_schemas import open_places
 from antiphon.errors import InvalidInput
 
 Json: TypeAlias = dict[str, object]
