@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
@@ -15,13 +16,13 @@ TYPES: Final = {
 
 
 def transcript(profile: str, *cases: str) -> Path:
-    """Return the first transcript whose name begins with one of `cases`, in their order."""
+    """Return the first transcript whose name is like one of `cases`, in their order."""
     folder = STREAMS / FOLDERS.get(profile, profile.replace("-", "_"))
     found = (
         path
         for case in cases
         for path in sorted(folder.iterdir())
-        if path.name.startswith(case) and path.suffix in TYPES
+        if fnmatch(path.stem, case) and path.suffix in TYPES
     )
     return next(found)
 

@@ -136,7 +136,9 @@ def _changes(taken: Taken) -> str:
 
 def _group(head: str, text: str, style: str, ink: Ink) -> Iterator[str]:
     yield ink(head, style)
-    yield from (INDENT + row for row in wrap(text, screen_width() - len(INDENT)))
+    whole = text.replace(" (", "\N{NO-BREAK SPACE}(")
+    rows = wrap(whole, screen_width() - len(INDENT))
+    yield from (INDENT + row.replace("\N{NO-BREAK SPACE}", " ") for row in rows)
 
 
 def _place(root: str, at: str) -> str:
