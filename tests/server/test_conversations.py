@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
+from antiphon.core.ids import RunId
+from antiphon.core.records import RunStatus
 from tests.server.stage import ROOT, served
-from tests.support.provider import ScriptedProvider, says
+from tests.support.asgi import WAIT_S
+from tests.support.provider import Hold, ScriptedProvider, says
 
 
 async def test_a_conversation_is_made_found_named_and_listed(tmp_path: Path) -> None:
@@ -23,6 +27,10 @@ async def test_a_conversation_is_made_found_named_and_listed(tmp_path: Path) -> 
             "PATCH", f"{ROOT}/conversations/{row['id']}", {"title": "Boats"}
         )
         assert named.json["title"] == "Boats"
+        told = await server.client.ask(
+            "PATCH", f"{ROOT}/conversations/{row['id']}", {"metadata": {"team": "red"}}
+        )
+        assert (told.json["title"], told.json["metadata"]) == ("Boats", {"team": "red"})
         listed = await server.client.get(f"{ROOT}/conversations")
         assert [one["title"] for one in listed.json["data"]] == ["Boats"]
         assert listed.json["cursor"] is None
@@ -86,3 +94,22 @@ async def test_the_same_message_again_is_the_same_run(tmp_path: Path) -> None:
         assert (other.status, other.json["error"]["code"]) == (409, "message_id_conflict")
         assert other.headers["x-should-retry"] == "false"
     assert len(provider.requests) == 1
+
+
+async def test_a_deleted_conversation_is_found_by_nothing_and_what_worked_in_it_is_canceled(
+    tmp_path: Path,
+) -> None:
+    hold = Hold()
+    async with served(tmp_path / "a.db", ScriptedProvider([hold, *says("Late.")])) as server:
+        name = await server.conversation()
+        run = await server.send(name, "Wait.")
+        await asyncio.wait_for(hold.reached.wait(), WAIT_S)
+        gone = await server.client.ask("DELETE", f"{ROOT}/conversations/{name}")
+        assert (gone.status, gone.body) == (204, b"")
+        hold.go.set()
+        await server.idle(name)
+        for path in (f"conversations/{name}", f"conversations/{name}/tree", f"runs/{run['id']}"):
+            assert (await server.client.get(f"{ROOT}/{path}")).status == 404
+        assert (await server.client.get(f"{ROOT}/conversations")).json["data"] == []
+        row = await server.engine.world.store.find_run(RunId(run["id"]))
+        assert (row.status, row.error_code) == (RunStatus.CANCELED, "deleted")

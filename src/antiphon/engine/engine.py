@@ -16,11 +16,13 @@ from antiphon.core.commands import (
     CancelRun,
     Command,
     CreateConversation,
+    DeleteConversation,
     DeleteMessages,
     FinishCall,
     KeepCanceled,
     MoveHead,
     PutContent,
+    SetMetadata,
     SetTitle,
     StartKey,
     StartRun,
@@ -568,6 +570,27 @@ class Engine:
         return await self._do(
             SetTitle(conversation=conversation, now_ms=self.world.clock.now_ms(), title=title)
         )
+
+    async def set_metadata(
+        self, conversation: ConversationId, metadata: Mapping[str, str]
+    ) -> Conversation:
+        """Replace the metadata: they are for people and programs, no model sees them."""
+        return await self._do(
+            SetMetadata(
+                conversation=conversation,
+                now_ms=self.world.clock.now_ms(),
+                metadata=tuple(metadata.items()),
+            )
+        )
+
+    async def delete_conversation(self, conversation: ConversationId) -> None:
+        """Answer for a conversation no longer, and cancel what works in it."""
+        running = [run.id for run in await self.world.store.runs(conversation, OPEN_RUN)]
+        await self._do(
+            DeleteConversation(conversation=conversation, now_ms=self.world.clock.now_ms())
+        )
+        self.world.lines.forget(conversation)
+        self._tell_canceled(conversation, *running)
 
     async def delete(
         self, conversation: ConversationId, messages: Iterable[MessageId]

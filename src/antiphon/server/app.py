@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from antiphon.engine.engine import Engine
-from antiphon.server import health, resources
+from antiphon.server import health, metrics, resources
 from antiphon.server.body import answer
 from antiphon.server.edge import Edge
 from antiphon.server.endpoints import Endpoint
@@ -25,7 +25,7 @@ from antiphon.server.sse import Streams
 
 def endpoints() -> list[Endpoint]:
     """Return every endpoint there is, of every API."""
-    routes: list[Endpoint] = [*health.routes, *resources.routes]
+    routes: list[Endpoint] = [*health.routes, *metrics.routes, *resources.routes]
 
     async def describe(request: Request) -> Response:
         """Return this document."""
@@ -44,13 +44,14 @@ def build(engine: Engine, keyring: Keyring | None = None) -> Starlette:
     """
     settings = engine.world.settings
     keyring = keyring or Keyring(engine.world)
+    counts = metrics.Metrics(engine.world)
     routes = endpoints()
     app = Starlette(
         routes=routes,
         middleware=[
             # The outermost first: what is refused by one is answered by those around it.
-            Middleware(Edge, new_id=engine.world.new_id),
-            Middleware(Faults),
+            Middleware(Edge, new_id=engine.world.new_id, metrics=counts),
+            Middleware(Faults, refused=counts.refused),
             Middleware(
                 Limits,
                 max_body_bytes=settings.max_body_bytes,
@@ -64,5 +65,6 @@ def build(engine: Engine, keyring: Keyring | None = None) -> Starlette:
     )
     app.state.engine = engine
     app.state.keyring = keyring
+    app.state.metrics = counts
     app.state.streams = Streams()
     return app

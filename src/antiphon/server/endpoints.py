@@ -75,6 +75,7 @@ class Endpoint(Route):
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, where whoever asks may do this."""
+        scope.setdefault("state", {})["route"] = self.path
         if not self.public and scope["method"] in (self.methods or ()):
             principal_of(HTTPConnection(scope)).require(self.right)
         await super().handle(scope, receive, send)

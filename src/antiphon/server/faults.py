@@ -7,6 +7,7 @@ again cannot help, or may do a thing twice, the answer says `x-should-retry: fal
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from http import HTTPStatus
 from types import MappingProxyType
 from typing import Any, Final
@@ -205,8 +206,11 @@ def _methods(request: Request) -> set[str]:
 class Faults:
     """Turns whatever is raised further in into an answer, and never tells more than it should."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(
+        self, app: ASGIApp, *, refused: Callable[[AntiphonError], None] = lambda error: None
+    ) -> None:
         self._app = app
+        self._refused = refused
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer within, or for what is raised there."""
@@ -220,6 +224,7 @@ class Faults:
         try:
             await self._app(scope, receive, noting)
         except AntiphonError as error:
+            self._refused(error)
             if isinstance(error, InternalError):
                 _note(error, scope)
             if started:

@@ -29,7 +29,7 @@ class View:
     async def conversation(self, conversation: str) -> Conversation:
         """Return the row. Raises `NotFound`, for one of another tenant too."""
         row = await self._store.conversation(ConversationId(conversation))
-        if row.tenant != self.principal.tenant:
+        if row.tenant != self.principal.tenant or row.deleted:
             raise NotFound("There is no such conversation.", at=conversation)
         return row
 

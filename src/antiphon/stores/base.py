@@ -181,5 +181,8 @@ class Store(Protocol):
     async def quarantine(self, conversation: ConversationId) -> list[Quarantined]:
         """Return what was put aside, oldest first."""
 
+    async def quarantined(self) -> dict[str, int]:
+        """Return how much was put aside in all conversations, by reason."""
+
     async def close(self) -> None:
         """Finish what was queued, then let go of the database."""

@@ -32,6 +32,7 @@ class Changes(Body, frozen=True, kw_only=True):
     """What is to be changed; what is left out stays."""
 
     title: Annotated[str, Meta(max_length=500)] | msgspec.UnsetType | None = msgspec.UNSET
+    metadata: Annotated[dict[str, str], Meta(max_length=16)] | msgspec.UnsetType = msgspec.UNSET
 
 
 class NewHead(Body, frozen=True, kw_only=True):
@@ -105,12 +106,21 @@ async def _get(request: Request) -> Response:
 
 
 async def _change(request: Request) -> Response:
-    """Change its title."""
+    """Change its title or its metadata; what is given replaces what was there."""
     row = await view_of(request).conversation(request.path_params["conversation"])
     changes = await decoded(request, Changes)
     if changes.title is not msgspec.UNSET:
         row = await engine_of(request).set_title(row.id, changes.title)
+    if changes.metadata is not msgspec.UNSET:
+        row = await engine_of(request).set_metadata(row.id, changes.metadata)
     return answer(row)
+
+
+async def _delete(request: Request) -> Response:
+    """Answer for it no longer, and cancel what works in it; this cannot be taken back."""
+    row = await view_of(request).conversation(request.path_params["conversation"])
+    await engine_of(request).delete_conversation(row.id)
+    return Response(status_code=204)
 
 
 async def _tree(request: Request) -> Response:
@@ -155,6 +165,7 @@ routes: Final = [
     Endpoint("GET", PATH, _list, query=Listing, answer=Page),
     Endpoint("GET", ONE, _get, answer=Conversation),
     Endpoint("PATCH", ONE, _change, body=Changes, answer=Conversation),
+    Endpoint("DELETE", ONE, _delete, status=204),
     Endpoint("GET", ONE + "/tree", _tree, answer=Tree),
     Endpoint("GET", ONE + "/siblings", _siblings, query=OfMessage, answer=Siblings),
     Endpoint("PUT", ONE + "/head", _head, body=NewHead, answer=Conversation),

@@ -435,5 +435,10 @@ def quarantine(db: sqlite3.Connection, conversation: ConversationId) -> list[Qua
     ]
 
 
+def quarantined(db: sqlite3.Connection) -> dict[str, int]:
+    """Return how much was put aside, by reason."""
+    return dict(db.execute("SELECT reason, count(*) FROM quarantine GROUP BY reason").fetchall())
+
+
 def _any(column: str, values: list[Any]) -> str:
     return f"{column} IN ({', '.join('?' * len(values))})"

@@ -334,6 +334,10 @@ class SqliteStore:
         """Return what was put aside, oldest first."""
         return await self._readers.read(lambda db: reads.quarantine(db, conversation))
 
+    async def quarantined(self) -> dict[str, int]:
+        """Return how much was put aside in all conversations, by reason."""
+        return await self._readers.read(reads.quarantined)
+
     async def close(self) -> None:
         """Finish what was queued, then let go of the database."""
         if self._writer is not None:
