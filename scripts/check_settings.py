@@ -13,6 +13,7 @@ from pathlib import Path
 
 from antiphon.adapters.registry import available
 from antiphon.engine.edge.local_model import INSTALL
+from antiphon.engine.edge.signing import INSTALL as SIGNING
 from antiphon.engine.models import HOMES, OPENAI_DEFAULT_MODEL
 from antiphon.engine.settings import CONFIG_FILE, KINDS, PREFIX, Settings, sentence
 
@@ -57,6 +58,9 @@ facts = {{ alternation = "strict" }}  # what is true of this model beyond its di
   is `{OPENAI_DEFAULT_MODEL}`. `OPENAI_BASE_URL` sends them to any server that speaks the same dialect, with or
   without a key.
 - A name that means nothing is `model_not_found`, with the names there are.
+- `bedrock` takes `region = "us-east-1"`, or AWS_REGION, in place of an address. With a Bedrock API key requests
+  bear it; without one they are signed, with credentials from wherever the AWS tools keep them, by the extra
+  `bedrock`: `{SIGNING}`.
 - A key goes to its own provider only: with a `base_url` of your own, `api_key_env` has to name it. A model whose key
   is missing can be listed; using it is `key_missing`.
 

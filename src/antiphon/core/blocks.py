@@ -76,13 +76,17 @@ class _Block(
     """Common base of all blocks; `kind` tells them apart in stored form."""
 
 
+WHOEVER: Final = ""
+
+
 class Opaque(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """State that a provider wants back byte for byte, and which provider that is.
 
     Attributes:
         profile: The dialect that it came over.
         value: The state, as JSON.
-        model: The model that made it, as its provider names it, where only that model reads it.
+        model: The model that made it, as its provider names it, where only that model reads it;
+            `WHOEVER` is for the one that is asked, where the answer does not say which that was.
         work: Whether it is work that the provider did by itself, such as a search with what it
             found, rather than thinking.
         prefix: Digest of the line that it was an answer to, where a dispatch of ours made it.

@@ -292,11 +292,14 @@ class Dispatcher:
             ),
             idle_s=world.settings.idle_timeout_s,
         )
-        secret = world.settings.models.get(run.options.model).api_key
+        model = world.settings.models.get(run.options.model)
+        secret = model.api_key
         try:
             with control.over(exchange):
                 outcome = await exchange.run(
-                    accepted.request, api_key=secret.reveal() if secret else None
+                    accepted.request,
+                    api_key=secret.reveal() if secret else None,
+                    region=model.region,
                 )
                 return outcome, live
         except BaseException:

@@ -147,8 +147,10 @@ class Exchange:
         """The run was canceled: read on for `grace_s`, then hang up; what has not left stays."""
         self.watchdog.cancel(grace_s if self._left else 0.0)
 
-    async def run(self, request: WireRequest, *, api_key: str | None) -> Outcome:
-        """Send `request` once and read all that comes of it.
+    async def run(
+        self, request: WireRequest, *, api_key: str | None, region: str | None = None
+    ) -> Outcome:
+        """Send `request` once and read all that comes of it; signed first where there is a region.
 
         When this returns, or is canceled, the connection is closed or its body has ended:
         nothing of the attempt can reach this process any more.
@@ -159,6 +161,8 @@ class Exchange:
         try:
             with self.watchdog as scope:
                 async with scope:
+                    if region is not None:
+                        request = await self._world.signer.signed(request, region)
                     reply = await self._world.transport.send(
                         request,
                         api_key=api_key,

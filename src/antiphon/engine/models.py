@@ -7,6 +7,7 @@ key of OpenAI or an OpenAI-compatible address lets any name through to it.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -15,7 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from antiphon.engine.edge import local_model
+from antiphon.engine.edge import local_model, signing
 from antiphon.errors import InvalidInput, NotFound
 
 REHEARSAL: Final = "rehearsal"
@@ -63,6 +64,11 @@ HOMES: Final[Mapping[str, Home]] = MappingProxyType(
 """Every profile that a table may name."""
 
 
+AWS: Final = "bedrock"
+REGION: Final = re.compile(r"[a-z][a-z0-9-]{1,62}")
+REGIONAL: Final = re.compile(r"(?:[a-z0-9-]+\.)?bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.")
+
+
 class Secret:
     """A key that nothing prints: not `repr`, not `str`, not a data class that holds it."""
 
@@ -95,6 +101,7 @@ class Model:
         model: The provider's own name for it.
         base_url: What the dialect's paths are appended to.
         api_key: Added at the socket; None where the provider asks for none.
+        region: Where requests without a key are signed for, at AWS; None where they are not.
         missing_key: The variable that the file names and the environment lacks: such a model can
             be listed, not used.
         context_window: Tokens that fit, or None where nobody said.
@@ -107,6 +114,7 @@ class Model:
     model: str
     base_url: str
     api_key: Secret | None = None
+    region: str | None = None
     missing_key: str | None = None
     context_window: int | None = None
     max_output_tokens: int | None = None
@@ -146,7 +154,7 @@ class Models:
         Raises:
             NotFound: `model_not_found`, with the names there are.
             InvalidInput: `key_missing`: the environment lacks the key that the file names for it;
-                `extra_missing`: the local model is not installed, and how to.
+                `extra_missing`: what the model needs is not installed, and how to.
         """
         name = name or self.default_name
         if name == LOCAL and LOCAL not in self.named:
@@ -160,6 +168,8 @@ class Models:
                     code="key_missing",
                     at=name,
                 )
+            if known.region is not None:
+                signing.require(name)
             return known
         if self.passthrough is not None:
             return Model(
@@ -240,6 +250,7 @@ class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     profile: str = "openai-chat"
     model: str | None = None
     base_url: str | None = None
+    region: str | None = None
     api_key_env: str | None = None
     context_window: Annotated[int, msgspec.Meta(ge=1)] | None = None
     max_output_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -253,7 +264,12 @@ def _model(name: str, content: object, env: Mapping[str, str], place: str) -> Mo
     home = HOMES.get(table.profile)
     if home is None:
         raise _bad(f"{place}.profile", f"Unknown profile.{suggestion(table.profile, HOMES)}")
+    region = _region(table, env, place) if table.profile == AWS else None
+    if table.region is not None and region is None:
+        raise _bad(f"{place}.region", f"The profile {table.profile} has no regions.")
     base_url = table.base_url or home.base_url
+    if base_url is None and region is not None:
+        base_url = f"https://bedrock-runtime.{region}.{_domain(region)}"
     if base_url is None:
         raise _bad(
             f"{place}.base_url", f"The profile {table.profile} has no usual address; give it."
@@ -265,11 +281,27 @@ def _model(name: str, content: object, env: Mapping[str, str], place: str) -> Mo
         model=table.model or name,
         base_url=_url(base_url, f"{place}.base_url"),
         api_key=key,
+        region=region if key is None else None,
         missing_key=table.api_key_env if key is None else None,
         context_window=table.context_window,
         max_output_tokens=table.max_output_tokens,
         facts=MappingProxyType(table.facts),
     )
+
+
+def _region(table: _Table, env: Mapping[str, str], place: str) -> str:
+    """Return the region of AWS: as named, as the address says, or as the environment does."""
+    host = urlsplit(table.base_url or "").hostname or ""
+    of_host = REGIONAL.match(host)
+    region = table.region or (of_host[1] if of_host else "")
+    region = region or env.get("AWS_REGION", "") or env.get("AWS_DEFAULT_REGION", "")
+    if REGION.fullmatch(region) is None:
+        raise _bad(f"{place}.region", "Give the region of AWS here, or in AWS_REGION: us-east-1.")
+    return region
+
+
+def _domain(region: str) -> str:
+    return "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
 
 
 def _table(content: object, place: str) -> _Table:

@@ -82,8 +82,22 @@ class Transport(Protocol):
         """Close every connection."""
 
 
+class Signer(Protocol):
+    """Proves to a provider who asks, where that is more than a key."""
+
+    async def signed(self, request: WireRequest, region: str) -> WireRequest:
+        """Return `request` with further headers, and its bytes as they are.
+
+        Raises:
+            NotSent: It cannot be signed.
+        """
+
+
 class NotSent(Exception):
-    """No byte left this process. `code` is `dns`, `connect`, `tls` or `connect_timeout`."""
+    """No byte left this process.
+
+    `code` is `dns`, `connect`, `tls`, `connect_timeout` or `credentials`.
+    """
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

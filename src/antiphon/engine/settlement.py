@@ -10,7 +10,7 @@ import msgspec
 
 from antiphon.core import recovery
 from antiphon.core.assembler import Answer
-from antiphon.core.blocks import Block, Message, Origin, Reasoning, Role, ToolCall, Trust
+from antiphon.core.blocks import WHOEVER, Block, Message, Origin, Reasoning, Role, ToolCall, Trust
 from antiphon.core.commands import (
     CommitAnswer,
     ConflictAnswer,
@@ -24,7 +24,7 @@ from antiphon.core.commands import (
     Then,
 )
 from antiphon.core.dispatch import Condition, Denied
-from antiphon.core.ids import ConversationId, Digest, MessageId, RunId
+from antiphon.core.ids import ConversationId, MessageId, RunId
 from antiphon.core.ledger import (
     OVER_LIMIT,
     arguments_digest,
@@ -178,7 +178,7 @@ class Settlement:
                 conversation=accepted.conversation,
                 parent=manifest.base_leaf,
                 role=Role.ASSISTANT,
-                blocks=bound_to(manifest.sequence_digest, attempt.generation, answer.blocks),
+                blocks=bound_to(manifest, attempt.generation, answer.blocks),
                 origin=Origin.MODEL,
                 trust=Trust.MODEL,
                 session=manifest.session,
@@ -382,21 +382,24 @@ def _shown_chars(function: Function | None, default: int) -> int:
     return default if function.max_result_chars is None else function.max_result_chars
 
 
-def bound_to(line: Digest, generation: int, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+def bound_to(manifest: Manifest, generation: int, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
     """Return `blocks` bound to what they answer.
 
     A call belongs to the generation that asked for it, and state that goes back to its provider
-    to the line that it was made behind.
+    to the line that it was made behind, and to the model that was asked where it names none.
     """
-    return tuple(_bound(line, generation, block) for block in blocks)
+    return tuple(_bound(manifest, generation, block) for block in blocks)
 
 
-def _bound(line: Digest, generation: int, block: Block) -> Block:
+def _bound(manifest: Manifest, generation: int, block: Block) -> Block:
     changes: dict[str, object] = {}
     if isinstance(block, ToolCall):
         changes["generation"] = generation
     if isinstance(block, ToolCall | Reasoning) and block.opaque is not None:
-        changes["opaque"] = msgspec.structs.replace(block.opaque, prefix=line)
+        opaque = msgspec.structs.replace(block.opaque, prefix=manifest.sequence_digest)
+        if opaque.model == WHOEVER:
+            opaque = msgspec.structs.replace(opaque, model=manifest.model_revision)
+        changes["opaque"] = opaque
     return msgspec.structs.replace(block, **changes) if changes else block
 
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from antiphon.core.commands import Fence
 from antiphon.core.records import Run
 from antiphon.engine.edge.entropy import Ids
+from antiphon.engine.edge.signing import AwsSigner
 from antiphon.engine.lines import LineCache
 from antiphon.engine.live import Broker
-from antiphon.engine.ports import Clock, Entropy, Transport
+from antiphon.engine.ports import Clock, Entropy, Signer, Transport
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools.function import Function
 from antiphon.stores.base import Store
@@ -33,6 +34,7 @@ class World:
     lines: LineCache
     fence: Fence
     functions: Mapping[str, Function] = field(default_factory=dict)
+    signer: Signer = field(default_factory=AwsSigner)
 
     def owns(self, run: Run) -> bool:
         """Say whether the run was placed or claimed by this engine, and by nobody since."""

@@ -134,7 +134,7 @@ def facts_of(model: str) -> dict[str, object]:
 
 def same_model(maker: str | None, reader: str) -> bool:
     """Return whether what `maker` signed may be sent to `reader`, wherever either is at home."""
-    if maker is None:
+    if not maker:
         return True
     maker, reader = HOME_OF_MODEL.sub("", maker), HOME_OF_MODEL.sub("", reader)
     if "claude" in maker and "claude" in reader:

@@ -18,7 +18,7 @@ import msgspec
 
 from antiphon.adapters.bedrock.errors import stream_failure
 from antiphon.adapters.json_text import decode_lenient, is_cut
-from antiphon.core.blocks import Opaque
+from antiphon.core.blocks import WHOEVER, Opaque
 from antiphon.core.deltas import (
     ArgumentsDelta,
     BlockStopped,
@@ -341,7 +341,8 @@ class Reader:
         kept = None if block.is_call else self._kept(block, deltas)
         if kept is not None:
             work = block.use is not None or block.result is not None
-            opaque = Opaque(profile=PROFILE, value=msgspec.Raw(_encode(kept)), work=work)
+            value = msgspec.Raw(_encode(kept))
+            opaque = Opaque(profile=PROFILE, value=value, model=WHOEVER, work=work)
             deltas.append(OpaqueState(index, opaque))
         deltas.append(BlockStopped(index))
 
