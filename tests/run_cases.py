@@ -17,6 +17,7 @@ if __name__ == "__main__":
 
 from tests.cases.files import KINDS, Case, cases_in
 from tests.cases.history import run_history
+from tests.cases.loop import run_loop
 from tests.cases.operations import run_operations
 from tests.cases.report import NOT_RUN, Result, keys_of, show, totals
 from tests.cases.stream import run_stream
@@ -41,6 +42,8 @@ def run_cases(cases: Sequence[Case]) -> Iterator[Result]:
                 yield run_stream(case)
             case "operations":
                 yield next(played)
+            case "loop":
+                yield asyncio.run(run_loop(case))
             case kind:
                 result = Result(id=case.id, kind=kind, keys=keys_of(kind, case.expect))
                 result.skipped = NOT_RUN.get(kind, f"there is no kind {kind!r}; known: {KINDS}")

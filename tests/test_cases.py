@@ -13,6 +13,7 @@ import pytest
 from tests.cases.assertions import KEYS
 from tests.cases.files import KINDS, Case, cases_in
 from tests.cases.history import unavailable
+from tests.cases.loop import unplayable
 from tests.cases.report import NOT_RUN, Result
 from tests.run_cases import run_case, run_cases
 
@@ -56,6 +57,12 @@ PROVES: dict[str, tuple[str, ...]] = {
     "C-142": ("M81",),
     "C-145": ("M22", "M132"),
     "C-151": ("M76", "M77"),
+    "E-002": ("M143",),
+    "E-003": ("M140", "M141", "M142"),
+    "E-004": ("M69",),
+    "E-005": ("M34",),
+    "E-007": ("M144",),
+    "E-009": ("M145",),
 }
 
 
@@ -63,6 +70,8 @@ def _reason(case: Case) -> str | None:
     """Return why a case is not run here, or None."""
     if case.kind in ("history", "stream"):
         return unavailable(case.dialect)
+    if case.kind == "loop":
+        return unplayable(case)
     return None if case.kind in KINDS and case.kind not in NOT_RUN else NOT_RUN[case.kind]
 
 

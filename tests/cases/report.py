@@ -8,13 +8,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-LATER: Final[dict[tuple[str, str], str]] = {}
+LATER: Final[dict[tuple[str, str], str]] = {
+    ("loop", "applies_to"): "tools of other processes come with a later release",
+}
 """(kind, key of `expect`) that this release leaves to a later one, and why. Anything else that is
 not compared makes a case wrong."""
 
 NOT_RUN: Final = {
     "context": "planning within a budget comes with a later release",
-    "loop": "loops under limits and session scheduling come with a later release",
 }
 """Kinds that are not run here, and why."""
 
