@@ -203,6 +203,7 @@ class Reader:
         if chunk.response_id and chunk.response_id != self._handle:
             deltas.append(Note("handle_changed") if self._handle else Opened(chunk.response_id))
             self._handle = self._handle or chunk.response_id
+        foreign = bool(chunk.response_id) and chunk.response_id != self._handle
         self._count(chunk.usage_metadata, deltas)
         for candidate in chunk.candidates or ():
             if candidate.index:
@@ -210,7 +211,11 @@ class Reader:
                 continue
             self._answered = True
             for part in (candidate.content and candidate.content.parts) or ():
+                before = len(deltas)
                 self._add(bytes(part), deltas)
+                if foreign and len(deltas) > before:
+                    del deltas[before:]
+                    self._fail(deltas, "malformed_event", "The stream changed to another answer.")
                 if self._closed:
                     return
             if candidate.finish_reason:

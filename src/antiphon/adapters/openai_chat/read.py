@@ -173,8 +173,9 @@ class Reader:
         self._thought: object = None
         self._body = Body(content_type, limits)
         self._handle: str | None = None
-        self._speakers: set[str] = set()  # ids of the chunks that added something
-        self._speaks_twice = False
+        self._ids_seen: set[str | int] = set()
+        self._speakers: set[str | int] = set()  # those of them that added something
+        self._only: str | int | None = None  # the one that came again, and speaks
         self._calls: list[_Call] = []
         self._by_index: dict[int | str | None, _Call] = {}  # never at None
         self._by_id: dict[str, _Call] = {}
@@ -294,18 +295,21 @@ class Reader:
     def _is_ours(self, chunk_id: str | int | None, said: object) -> bool:
         """Say whether what a chunk of this id says belongs to the answer that is being read.
 
-        One id for all chunks is the rule, and some servers make a new one for each: then none
-        speaks twice. Where an id speaks twice and another one speaks too, there are two
-        answers in the stream, as when a gateway lost its provider and asked again.
+        One id for all chunks is the rule, and some servers make a new one for each. Where one
+        that has spoken comes twice and another one speaks too, there are two answers in the
+        stream, as when a gateway lost its provider and asked again.
         """
-        if not chunk_id or type(said) is not _Said or not said.adds:
+        if not chunk_id or chunk_id == self._only:
             return True
-        speaker = str(chunk_id)
-        if speaker in self._speakers:
-            self._speaks_twice = True
-        else:
-            self._speakers.add(speaker)
-        return not self._speaks_twice or len(self._speakers) == 1
+        speaks = type(said) is _Said and said.adds
+        if speaks:
+            self._speakers.add(chunk_id)
+        if chunk_id in self._ids_seen and chunk_id in self._speakers:
+            if speaks and len(self._speakers) > 1:
+                return False
+            self._only = self._only or chunk_id
+        self._ids_seen.add(chunk_id)
+        return not speaks or self._only in (None, chunk_id)
 
     def _choice(self, choice: _Choice, deltas: list[Delta]) -> None:
         if isinstance(choice.delta, _Said):

@@ -215,6 +215,10 @@ class Reader:
             return
         if event.unterminated:
             deltas.append(Note("unterminated_event"))
+        if self._handle and said.response and said.response.id not in ("", self._handle):
+            # Before its number is looked at: another answer counts from zero again.
+            self._fail(deltas, "malformed_event", "The stream changed to another answer.")
+            return
         kind, number = said.type or event.name, said.sequence_number
         channel = PIECES.get(kind)
         if channel is not None:
