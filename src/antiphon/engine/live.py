@@ -107,6 +107,7 @@ class _Topic:
         self.ring: deque[StoredEvent] = deque(maxlen=RING_EVENTS)
         self.wakers: set[asyncio.Event] = set()
         self.newest: int | None = None  # None until the store was read once
+        self.reading: dict[int, asyncio.Future[list[StoredEvent]]] = {}
         self.failure: BaseException | None = None
 
     def wake(self) -> None:
@@ -121,6 +122,7 @@ class Broker:
         self._store = store
         self._topics: dict[ConversationId, _Topic] = {}
         self._live: dict[RunId, LiveRun] = {}
+        self._live_in: dict[ConversationId, dict[RunId, LiveRun]] = {}
         store.on_events(self._deliver)
 
     def _deliver(self, events: list[StoredEvent]) -> None:
@@ -143,6 +145,7 @@ class Broker:
     def open(self, conversation: ConversationId, run: RunId, generation: int) -> LiveRun:
         """Begin the preview of a generation; it replaces the run's last one."""
         live = self._live[run] = LiveRun(conversation, run, generation)
+        self._live_in.setdefault(conversation, {})[run] = live
         return live
 
     def publish(self, live: LiveRun) -> None:
@@ -153,7 +156,12 @@ class Broker:
 
     def drop(self, run: RunId) -> None:
         """Forget a run's preview. Readers that follow it keep what they hold."""
-        self._live.pop(run, None)
+        live = self._live.pop(run, None)
+        if live is not None:
+            here = self._live_in[live.conversation]
+            del here[run]
+            if not here:
+                del self._live_in[live.conversation]
 
     def fail(self, conversation: ConversationId, error: BaseException) -> None:
         """Raise `error` in everyone who follows the conversation: nothing more will come."""
@@ -189,6 +197,7 @@ class Broker:
                             yield piece
                         seq = row.seq
                         yield Durable(seq, row.at_ms, event)
+                        _let_go(event, cursors)
                 for piece in self._grown(conversation, cursors):
                     yield piece
                 if not caught_up:
@@ -210,7 +219,13 @@ class Broker:
             return []
         if topic.ring and topic.ring[0].seq <= seq + 1:
             return [event for event in topic.ring if event.seq > seq]
-        rows = await self._store.events(conversation, seq)
+        # Readers who come together ask together: a hundred who attach cost one read.
+        reading = topic.reading.get(seq)
+        if reading is None:
+            reading = asyncio.ensure_future(self._store.events(conversation, seq))
+            topic.reading[seq] = reading
+            reading.add_done_callback(lambda _: topic.reading.pop(seq, None))
+        rows = await asyncio.shield(reading)  # it is not this reader's alone
         topic.newest = max(topic.newest or 0, rows[-1].seq if rows else seq)
         return rows
 
@@ -226,11 +241,19 @@ class Broker:
 
     def _grown(self, conversation: ConversationId, cursors: dict[RunId, Cursor]) -> list[Preview]:
         pieces: list[Preview] = []
-        for run, live in self._live.items():
-            if live.conversation != conversation or live.over:
+        for run, live in self._live_in.get(conversation, {}).items():
+            if live.over:
                 continue
             cursor = cursors.get(run)
             if cursor is None or cursor.live is not live:
                 cursor = cursors[run] = Cursor(live)
             pieces.extend(live.unread(cursor))
         return pieces
+
+
+def _let_go(event: DurableEvent, cursors: dict[RunId, Cursor]) -> None:
+    """Forget the preview that `event` has made obsolete, so that who stays for ever holds little."""
+    if isinstance(event, Committed | Withdrawn):
+        cursor = cursors.get(event.run)
+        if cursor is not None and cursor.live.generation == event.generation:
+            del cursors[event.run]

@@ -55,6 +55,9 @@ STATUS_OF_CODE: Final = MappingProxyType(
 )
 """Codes whose status is not that of their class."""
 
+UNREAD: Final = frozenset({"body_too_large", "body_timeout", "not_json"})
+"""Codes of requests whose body is not read to its end: nothing can follow on the connection."""
+
 STATUS_OF_CLASS: Final[tuple[tuple[type[AntiphonError], int], ...]] = (
     (Unauthorized, 401),
     (Forbidden, 403),
@@ -86,6 +89,8 @@ def headers_of(error: AntiphonError) -> dict[str, str]:
         return {"www-authenticate": "Bearer"}
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return {"retry-after": "1"}
+    if error.code in UNREAD:
+        return {"connection": "close"}
     if isinstance(error, Conflict | OutcomeUnknown | RunCanceled):
         return {"x-should-retry": "false"}
     return {}
