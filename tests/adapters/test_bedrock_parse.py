@@ -191,7 +191,7 @@ def test_options_have_settings_of_ours_or_are_passed_on() -> None:
     assert policy.tool_choice == "required"
     assert {n: json.loads(bytes(v)) for n, v in policy.extra.items()} == {
         "guardrailConfig": {"guardrailIdentifier": "g"},
-        "topP": 0.5,
+        "inferenceConfig": {"topP": 0.5},
     }
     assert [(t.name, t.description) for t in made.tools] == [("f", "d")]
 

@@ -195,7 +195,13 @@ def raw(text: str) -> msgspec.Raw:
 @pytest.mark.parametrize(
     ("changes", "code", "at"),
     [
-        ({"extra": {"inferenceConfig": raw("{}")}}, "bad_option", "extra.inferenceConfig"),
+        ({"extra": {"system": raw("[]")}}, "bad_option", "extra.system"),
+        ({"extra": {"inferenceConfig": raw("5")}}, "bad_option", "extra.inferenceConfig"),
+        (
+            {"extra": {"inferenceConfig": raw('{"maxTokens":5}')}},
+            "bad_option",
+            "extra.inferenceConfig.maxTokens",
+        ),
         ({"extra": {"top_k": raw("5")}}, "unsupported_parameter", "extra.top_k"),
         ({"parallel_tool_calls": False}, "unsupported_parameter", "parallel_tool_calls"),
     ],

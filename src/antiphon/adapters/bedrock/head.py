@@ -18,20 +18,22 @@ from antiphon.errors import InvalidInput
 
 Json: TypeAlias = dict[str, object]
 
-OWN_FIELDS: Final = frozenset(
-    {"modelId", "messages", "system", "inferenceConfig", "toolConfig", "maxTokens", "temperature"}
-)
-SAMPLING: Final = ("topP", "stopSequences")
-"""Options that stand in `inferenceConfig`, beside the two that have a setting of ours."""
+SAMPLING: Final = "inferenceConfig"
+OWN_FIELDS: Final = frozenset({"modelId", "messages", "system", "toolConfig"})
+OWN_SAMPLING: Final = frozenset({"maxTokens", "temperature"})
+"""What of `inferenceConfig` has a setting of ours; the rest of it is passed on."""
 
 OPTIONS: Final = frozenset(
     {"additionalModelRequestFields", "additionalModelResponseFieldPaths", "guardrailConfig"}
     | {"outputConfig", "performanceConfig", "projectIdentifier", "promptVariables"}
-    | {"requestMetadata", "serviceTier", *SAMPLING}
+    | {"requestMetadata", "serviceTier", SAMPLING}
 )
 ANY_OBJECT: Final = msgspec.Raw(b'{"type":"object","properties":{}}')
 
+NOTHING: Final = msgspec.Raw(b"{}")
+
 _encode: Final = msgspec.json.Encoder().encode
+_members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def url(policy: Policy) -> str:
@@ -64,9 +66,10 @@ def head(policy: Policy, tools: Sequence[ToolDeclaration]) -> tuple[bytes, list[
         sampling["maxTokens"] = policy.max_output_tokens
     if policy.temperature is not None:
         sampling["temperature"] = policy.temperature
-    sampling |= {name: policy.extra[name] for name in SAMPLING if name in policy.extra}
-    fields: Json = {"inferenceConfig": sampling} if sampling else {}
-    fields |= {n: value for n, value in sorted(policy.extra.items()) if n not in SAMPLING}
+    extra = dict(sorted(policy.extra.items()))
+    sampling |= _sampling(extra.pop(SAMPLING, NOTHING))
+    fields: Json = {SAMPLING: sampling} if sampling else {}
+    fields |= extra
     if tools:
         fields["toolConfig"] = _offer(policy, tools, mappings)
     return _encode(fields)[:-1], mappings
@@ -81,14 +84,31 @@ def declared(names: Iterable[str]) -> bytes:
 def _check_extra(policy: Policy) -> None:
     clash = OWN_FIELDS & policy.extra.keys()
     if clash:
-        raise InvalidInput(
-            "This field has a setting of its own; leave it out of the extra ones.",
-            code="bad_option",
-            at=f"extra.{min(clash)}",
-        )
+        raise _own(f"extra.{min(clash)}")
     unlisted = policy.extra.keys() - OPTIONS
     if unlisted:
         raise _unsupported(f"extra.{min(unlisted)}")
+
+
+def _sampling(given: msgspec.Raw) -> dict[str, msgspec.Raw]:
+    """Return what else is asked for in `inferenceConfig`."""
+    try:
+        sampling = _members.decode(given)
+    except msgspec.ValidationError:
+        at = f"extra.{SAMPLING}"
+        raise InvalidInput("This option is an object.", code="bad_option", at=at) from None
+    clash = OWN_SAMPLING & sampling.keys()
+    if clash:
+        raise _own(f"extra.{SAMPLING}.{min(clash)}")
+    return sampling
+
+
+def _own(at: str) -> InvalidInput:
+    return InvalidInput(
+        "This field has a setting of its own; leave it out of the extra ones.",
+        code="bad_option",
+        at=at,
+    )
 
 
 def _offer(policy: Policy, tools: Sequence[ToolDeclaration], mappings: list[Mapping]) -> Json:

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from antiphon.adapters.base import Parsed
-from antiphon.adapters.bedrock.head import OWN_FIELDS, SAMPLING
+from antiphon.adapters.bedrock.head import OWN_FIELDS, OWN_SAMPLING, SAMPLING
 from antiphon.adapters.bedrock.profile import BEDROCK, FORMATS, facts_of
 from antiphon.adapters.parsing import Malformed, encode, type_name
 from antiphon.adapters.reading import NOT_CARRIED, SYSTEM, RequestReader, option, options
@@ -298,10 +298,11 @@ class _Reader(RequestReader):
 
 def _policy(request: Fields, config: Fields) -> Policy:
     """Return the options of a request. Those without a setting of ours are passed on as they are."""
-    sampling = _object(request, "inferenceConfig")
+    sampling = _object(request, SAMPLING)
     extra = {name: value for name, value in request.items() if name not in OWN_FIELDS}
-    extra |= {name: sampling[name] for name in SAMPLING if name in sampling}
-    inside = "inferenceConfig."
+    rest = {name: value for name, value in sampling.items() if name not in OWN_SAMPLING}
+    extra[SAMPLING] = rest or None
+    inside = f"{SAMPLING}."
     return Policy(
         profile=BEDROCK.name,
         model=option(request, "modelId", str) or "",
