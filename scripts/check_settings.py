@@ -61,6 +61,8 @@ facts = {{ alternation = "strict" }}  # what is true of this model beyond its di
 - `bedrock` takes `region = "us-east-1"`, or AWS_REGION, in place of an address. With a Bedrock API key requests
   bear it; without one they are signed, with credentials from wherever the AWS tools keep them, by the extra
   `bedrock`: `{SIGNING}`.
+- `ollama` loads a model with its `context_window` where one is given; otherwise the server has one of its own, and
+  what does not fit loses its beginning in silence.
 - A key goes to its own provider only: with a `base_url` of your own, `api_key_env` has to name it. A model whose key
   is missing can be listed; using it is `key_missing`.
 

@@ -423,6 +423,13 @@ class ProfileRules:
         for part in result.content:
             if type(part) is Image:
                 self._image(message, order, position, part)
+            elif type(part) is File and not self._profile.result_media and self._mapped:
+                self._file_behind_results(message, order, position)
+
+    def _file_behind_results(self, message: Message, order: int, position: int) -> None:
+        """A file that leaves its result has to find its place in a message of the user."""
+        if "file" not in self._profile.kinds.get(Role.USER, ()):
+            self._not_allowed(message, order, position, File)
 
     def _not_allowed(self, message: Message, order: int, position: int, kind: type) -> None:
         if kind is ToolResult or kind is ToolCall:

@@ -64,6 +64,7 @@ HOMES: Final[Mapping[str, Home]] = MappingProxyType(
 """Every profile that a table may name."""
 
 
+OLLAMA: Final = "ollama"
 AWS: Final = "bedrock"
 REGION: Final = re.compile(r"[a-z][a-z0-9-]{1,62}")
 REGIONAL: Final = re.compile(r"(?:[a-z0-9-]+\.)?bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.")
@@ -285,8 +286,15 @@ def _model(name: str, content: object, env: Mapping[str, str], place: str) -> Mo
         missing_key=table.api_key_env if key is None else None,
         context_window=table.context_window,
         max_output_tokens=table.max_output_tokens,
-        facts=MappingProxyType(table.facts),
+        facts=MappingProxyType(_facts(table)),
     )
+
+
+def _facts(table: _Table) -> dict[str, Any]:
+    """Return the facts of a model. A window that is known is what Ollama is to load it with."""
+    if table.profile == OLLAMA and table.context_window is not None:
+        return {"num_ctx": table.context_window, **table.facts}
+    return table.facts
 
 
 def _region(table: _Table, env: Mapping[str, str], place: str) -> str:
