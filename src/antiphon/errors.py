@@ -11,6 +11,7 @@ AntiphonError
 ├── ProviderFailed         the provider said no, or gave an answer that may not be committed
 ├── OutcomeUnknown         the request may have been carried out; nobody can tell yet
 ├── RunCanceled            a person or client canceled the run
+├── ServerUnavailable      no server answers there, or none that this release understands
 ├── StoreError             the database could not be used
 │   ├── StoreLocked        another process holds the file
 │   ├── StoreTooNew        a newer release wrote the file
@@ -137,6 +138,13 @@ class RunCanceled(AntiphonError):
 
     default_code = "canceled"
     exit_code = 130
+
+
+class ServerUnavailable(AntiphonError):
+    """No server answers there. What was sent may have arrived: with its own id it can be repeated."""
+
+    default_code = "server_unavailable"
+    retryable = True
 
 
 class StoreError(AntiphonError):

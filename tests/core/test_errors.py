@@ -24,6 +24,7 @@ HIERARCHY = [
     ("ProviderFailed", "AntiphonError", "provider_error", 4, False),
     ("OutcomeUnknown", "AntiphonError", "outcome_unknown", 5, False),
     ("RunCanceled", "AntiphonError", "canceled", 130, False),
+    ("ServerUnavailable", "AntiphonError", "server_unavailable", 1, True),
     ("StoreError", "AntiphonError", "store_error", 1, False),
     ("StoreLocked", "StoreError", "store_locked", 1, True),
     ("StoreTooNew", "StoreError", "store_too_new", 1, False),

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from enum import StrEnum
 from typing import Final
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from antiphon.core.attach import Ending
 from antiphon.engine.settings import Settings
 from antiphon.server.faults import Broken
 
@@ -32,13 +32,6 @@ def frame(data: bytes, *, event: str | None = None, number: int | None = None) -
     if event is not None:
         head += b"event: %s\n" % event.encode()
     return head + b"data: " + data + b"\n\n"
-
-
-class Ending(StrEnum):
-    """Why the server ends a stream in good order."""
-
-    RECYCLED = "recycled"
-    SHUTDOWN = "shutdown"
 
 
 class Streams:

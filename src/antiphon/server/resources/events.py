@@ -8,6 +8,8 @@ in good order (`end`) differs from a connection that broke.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from typing import Annotated, Final
 
@@ -16,71 +18,39 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.core.deltas import Channel
-from antiphon.core.events import CaughtUp, Durable, DurableEvent, Preview, StreamItem
+from antiphon.core.attach import (
+    Delta,
+    End,
+    Ending,
+    Frame,
+    Frames,
+    Held,
+    Numbered,
+    Reached,
+    Snapshot,
+)
+from antiphon.core.events import CaughtUp, Durable, Preview, StreamItem
 from antiphon.core.ids import RunId
 from antiphon.core.records import Conversation
 from antiphon.errors import InvalidInput
-from antiphon.server.body import Query, engine_of, queried
+from antiphon.server.body import Query, answer, engine_of, queried
 from antiphon.server.endpoints import Endpoint
 from antiphon.server.resources.conversations import ONE
 from antiphon.server.scope import view_of
-from antiphon.server.sse import Ending, EventStream, Streams, frame
+from antiphon.server.sse import EventStream, Streams, frame
+
+
+POLL_S: Final = 25.0
+"""How long a poll waits for news: less than what stands between usually waits for an answer."""
+
+PREVIEW_POLL_S: Final = 1.0
+"""How long it waits for more of an answer that is being shown."""
 
 
 class After(Query, frozen=True, kw_only=True):
     """From where: the number of the last durable event that the client has."""
 
     after: Annotated[int, Meta(ge=0)] = 0
-
-
-class Numbered(msgspec.Struct, frozen=True, kw_only=True, tag="durable", tag_field="type"):
-    """A durable event with its number, which is the cursor to come back with."""
-
-    seq: int
-    at_ms: int
-    event: DurableEvent
-
-
-class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """All text of one block so far."""
-
-    block: int
-    channel: Channel
-    text: str
-
-
-class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag="preview.snapshot", tag_field="type"):
-    """The whole preview of a live run: it stands for all that was shown of the run before."""
-
-    run: RunId
-    generation: int
-    blocks: tuple[Held, ...]
-
-
-class Delta(msgspec.Struct, frozen=True, kw_only=True, tag="preview.delta", tag_field="type"):
-    """More text of a block, which may still be withdrawn; `offset` counts code points before it."""
-
-    run: RunId
-    generation: int
-    block: int
-    channel: Channel
-    offset: int
-    text: str
-
-
-class Reached(msgspec.Struct, frozen=True, kw_only=True, tag="caught_up", tag_field="type"):
-    """All up to `seq` has been told; what follows is happening now."""
-
-    seq: int
-
-
-class End(msgspec.Struct, frozen=True, kw_only=True, tag="end", tag_field="type"):
-    """The server closes this stream in good order: come back with `seq`, after `retry_ms`."""
-
-    reason: Ending
-    seq: int
-    retry_ms: int
 
 
 def after_of(request: Request, row: Conversation) -> int:
@@ -113,11 +83,40 @@ async def _events(request: Request) -> Response:
     streams = request.app.state.streams
     assert isinstance(streams, Streams)
     return EventStream(
-        teller.frames(engine.follow(row.id, after)),
+        teller.written(engine.follow(row.id, after)),
         streams,
         engine.world.settings,
         farewell=teller.farewell,
     )
+
+
+async def _poll(request: Request) -> Response:
+    """Return what came after the cursor, at once or as soon as there is anything.
+
+    For those whose way here keeps a stream until it is whole. Where an answer is being shown,
+    this returns at least once a second, with all of it so far.
+    """
+    row = await view_of(request).conversation(request.path_params["conversation"])
+    teller = Teller(after_of(request, row))
+    told: list[Frame] = []
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(POLL_S) as patience:
+            async with contextlib.aclosing(
+                teller.frames(engine_of(request).follow(row.id, teller.seq))
+            ) as frames:
+                async for told_now in frames:
+                    told.append(told_now)
+                    if not teller.caught_up:
+                        continue
+                    if not isinstance(told_now, Reached) or _has_news(told):
+                        break
+                    if len(told) > 1:  # a preview, of which the client may have all
+                        patience.reschedule(asyncio.get_running_loop().time() + PREVIEW_POLL_S)
+    return answer(Frames(frames=tuple(told)))
+
+
+def _has_news(told: list[Frame]) -> bool:
+    return any(isinstance(frame, Numbered) for frame in told)
 
 
 class Teller:
@@ -125,15 +124,15 @@ class Teller:
 
     def __init__(self, after: int) -> None:
         self.seq = after
-        self._caught_up = False
+        self.caught_up = False
 
-    async def frames(self, stream: AsyncGenerator[StreamItem, None]) -> AsyncGenerator[bytes, None]:
+    async def frames(self, stream: AsyncGenerator[StreamItem, None]) -> AsyncGenerator[Frame, None]:
         """Yield the frames of `stream`."""
         held: list[Preview] = []
-        try:
+        async with contextlib.aclosing(stream):
             async for item in stream:
                 if isinstance(item, Preview):
-                    if self._caught_up:
+                    if self.caught_up:
                         yield _delta(item)
                     else:
                         held.append(item)
@@ -144,50 +143,53 @@ class Teller:
                 match item:
                     case Durable():
                         self.seq = item.seq
-                        yield _durable(item)
+                        yield Numbered(seq=item.seq, at_ms=item.at_ms, event=item.event)
                     case CaughtUp():
-                        self._caught_up = True
-                        yield _told(Reached(seq=item.seq))
-        finally:
-            await stream.aclose()
+                        self.caught_up = True
+                        yield Reached(seq=item.seq)
+
+    async def written(
+        self, stream: AsyncGenerator[StreamItem, None]
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield the frames of `stream` as bytes."""
+        async with contextlib.aclosing(self.frames(stream)) as frames:
+            async for told in frames:
+                yield _written(told)
 
     def farewell(self, reason: Ending) -> bytes:
         """Return the last frame of a stream that the server closes."""
         retry_ms = 0 if reason is Ending.RECYCLED else 1_000
-        return _told(End(reason=reason, seq=self.seq, retry_ms=retry_ms))
+        return _written(End(reason=reason, seq=self.seq, retry_ms=retry_ms))
 
 
-def _durable(item: Durable) -> bytes:
-    name = type(item.event).__struct_config__.tag
-    data = msgspec.json.encode(Numbered(seq=item.seq, at_ms=item.at_ms, event=item.event))
-    return frame(data, event=str(name), number=item.seq)
-
-
-def _told(event: Snapshot | Delta | Reached | End) -> bytes:
-    return frame(msgspec.json.encode(event), event=str(type(event).__struct_config__.tag))
-
-
-def _delta(piece: Preview) -> bytes:
-    return _told(
-        Delta(
-            run=piece.run,
-            generation=piece.generation,
-            block=piece.block,
-            channel=piece.channel,
-            offset=piece.offset,
-            text=piece.text,
-        )
+def _written(told: Frame) -> bytes:
+    named = told.event if isinstance(told, Numbered) else told
+    return frame(
+        msgspec.json.encode(told),
+        event=str(type(named).__struct_config__.tag),
+        number=told.seq if isinstance(told, Numbered) else None,
     )
 
 
-def _snapshots(pieces: list[Preview]) -> list[bytes]:
+def _delta(piece: Preview) -> Delta:
+    return Delta(
+        run=piece.run,
+        generation=piece.generation,
+        block=piece.block,
+        channel=piece.channel,
+        offset=piece.offset,
+        text=piece.text,
+    )
+
+
+def _snapshots(pieces: list[Preview]) -> list[Snapshot]:
     """Return one snapshot per run: nothing was told of it before, so the pieces are all there is."""
     blocks: dict[tuple[RunId, int], list[Held]] = {}
     for piece in pieces:
         held = Held(block=piece.block, channel=piece.channel, text=piece.text)
         blocks.setdefault((piece.run, piece.generation), []).append(held)
     return [
-        _told(Snapshot(run=run, generation=generation, blocks=tuple(held)))
+        Snapshot(run=run, generation=generation, blocks=tuple(held))
         for (run, generation), held in blocks.items()
     ]
 
@@ -198,7 +200,8 @@ routes: Final = [
         ONE + "/events",
         _events,
         query=After,
-        answer=Numbered | Snapshot | Delta | Reached | End,
+        answer=Frame,
         media_type="text/event-stream",
     ),
+    Endpoint("GET", ONE + "/events/poll", _poll, query=After, answer=Frames),
 ]
