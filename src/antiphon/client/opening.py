@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 
+from antiphon.client.feed import Feed
 from antiphon.client.remote import Remote
 from antiphon.client.wire import Lost, Patience, Wire, base_url
 from antiphon.core.ids import ConversationId
-from antiphon.client.feed import Feed
 from antiphon.handles.chat import Conversations
 
 

@@ -51,7 +51,9 @@ class Remote:
         named = message or new_id("msg_")
         body = {"content": content, "id": named, "parent": parent, **_asked(ask)}
         path = f"{of(conversation)}/messages"
-        return await self._wire.change("POST", path, body, Run, key=key.key if key else named)
+        return await self._wire.change(
+            "POST", path, body, Run, key=key.key if key else None, alone=ask.alone
+        )
 
     async def edit(
         self,
@@ -65,14 +67,19 @@ class Remote:
         body = {"content": content, "id": named, **_asked(ask)}
         path = f"{of_message(message)}/edit"
         return await self._wire.change(
-            "POST", path, body, Run, key=named, conversation=conversation
+            "POST", path, body, Run, alone=ask.alone, conversation=conversation
         )
 
     async def regenerate(self, conversation: ConversationId, message: MessageId, ask: Ask) -> Run:
         """Start a run for another answer."""
-        path, key = f"{of_message(message)}/regenerate", new_id("msg_")
         return await self._wire.change(
-            "POST", path, _asked(ask), Run, key=key, conversation=conversation
+            "POST",
+            f"{of_message(message)}/regenerate",
+            _asked(ask),
+            Run,
+            key=new_id("regenerate_"),
+            alone=ask.alone,
+            conversation=conversation,
         )
 
     async def answer(
@@ -80,7 +87,10 @@ class Remote:
     ) -> Run:
         """Bring the results of all open calls of a run; the same again change nothing."""
         given = [
-            {"call_id": call, **_output(output if isinstance(output, Output) else Output(text=output))}
+            {
+                "call_id": call,
+                **_output(output if isinstance(output, Output) else Output(text=output)),
+            }
             for call, output in outputs.items()
         ]
         return await self._wire.change("POST", f"{of_run(run)}/outputs", {"outputs": given}, Run)
@@ -108,9 +118,7 @@ class Remote:
     async def keep(self, conversation: ConversationId, message: MessageId) -> Conversation:
         """Keep canceled text as a message."""
         path = f"{of_message(message)}/keep"
-        await self._wire.change(
-            "POST", path, None, Message, again=False, conversation=conversation
-        )
+        await self._wire.change("POST", path, None, Message, again=False, conversation=conversation)
         return await self.conversation(conversation)
 
     async def set_title(self, conversation: ConversationId, title: str | None) -> Conversation:
@@ -123,9 +131,7 @@ class Remote:
         """Return a follower of a conversation."""
         return Feed(self._wire, f"{of(conversation)}/events", after)
 
-    def follow(
-        self, conversation: ConversationId, after: int
-    ) -> AsyncGenerator[StreamItem, None]:
+    def follow(self, conversation: ConversationId, after: int) -> AsyncGenerator[StreamItem, None]:
         """Yield what came after event number `after`, and what comes."""
         return self.feed(conversation, after).items()
 

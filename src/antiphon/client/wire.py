@@ -111,6 +111,7 @@ class Wire:
         kind: type[T],
         *,
         key: str | None = None,
+        alone: bool = False,
         again: bool = True,
         **query: str | None,
     ) -> T:
@@ -122,13 +123,21 @@ class Wire:
             body: What is sent as JSON.
             kind: What comes back.
             key: The idempotency key; the same one with every try.
+            alone: Whether a run is to be refused, instead of queued, where another one works.
             again: Whether it may be sent again when nobody knows whether it arrived: with a key,
                 an id of ours in it, or where doing it twice is doing it once.
             query: What follows the path.
         """
         asked = {name: value for name, value in query.items() if value is not None}
+        headers = {"content-type": "application/json"}
+        if key is not None:
+            headers["idempotency-key"] = key
+        if alone:
+            headers["antiphon-when-busy"] = "refuse"
         data = msgspec.json.encode(body or {})
-        return _read(await self.call(method, path, data, query=asked, key=key, again=again), kind)
+        return _read(
+            await self.call(method, path, data, query=asked, headers=headers, again=again), kind
+        )
 
     async def call(
         self,
@@ -137,7 +146,7 @@ class Wire:
         body: bytes | None = None,
         *,
         query: Mapping[str, str] | None = None,
-        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         again: bool = True,
     ) -> bytes:
         """Return the body of the answer to one request, however many tries it takes.
@@ -150,7 +159,9 @@ class Wire:
         until = loop.time() + self.patience.total_s
         while True:
             try:
-                async with self.answered(method, path, body, query=query, key=key) as answer:
+                async with self.answered(
+                    method, path, body, query=query, headers=headers
+                ) as answer:
                     return await answer.read()
             except (Lost, aiohttp.ClientError, TimeoutError) as error:
                 lost = error if isinstance(error, Lost) else lost_by(error)
@@ -167,7 +178,7 @@ class Wire:
         body: bytes | None = None,
         *,
         query: Mapping[str, str] | None = None,
-        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         streamed: bool = False,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """Give the answer to one request that was sent once, its body unread.
@@ -176,11 +187,6 @@ class Wire:
             Lost: None came, or one that says that another try may have better luck.
             AntiphonError: What the server says.
         """
-        headers = dict(self._headers)
-        if body is not None:
-            headers["content-type"] = "application/json"
-        if key is not None:
-            headers["idempotency-key"] = key
         bounds = (
             aiohttp.ClientTimeout(sock_connect=10, sock_read=self.patience.silence_s)
             if streamed
@@ -192,7 +198,7 @@ class Wire:
                 self._url + path,
                 params=query,
                 data=body,
-                headers=headers,
+                headers={**self._headers, **(headers or {})},
                 timeout=bounds,
                 allow_redirects=False,
             )

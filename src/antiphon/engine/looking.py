@@ -32,14 +32,16 @@ async def line(
 
 def models_told(models: Models) -> list[ModelTold]:
     """Return every model there is, the default one first, and what is behind its name."""
-    told = []
-    for name in models.names():
-        try:
-            model = models.get(name)
-            about = f"{model.profile} at {model.base_url}"
-        except InvalidInput as error:
-            about = error.message
-        if name == REHEARSAL:
-            about = "a script that stands in for a model; works offline"
-        told.append(ModelTold(name=name, about=about, default=name == models.default_name))
-    return told
+    return [model_told(models, name) for name in models.names()]
+
+
+def model_told(models: Models, name: str) -> ModelTold:
+    """Return what is behind one name; where a key is missing, that."""
+    try:
+        model = models.get(name)
+        about = f"{model.profile} at {model.base_url}"
+    except InvalidInput as error:
+        about = error.message
+    if name == REHEARSAL:
+        about = "a script that stands in for a model; works offline"
+    return ModelTold(name=name, about=about, default=name == models.default_name)

@@ -45,13 +45,13 @@ class RunHandle:
         iterate. Ends after `Ended`, and after `CallsWaiting` if the run still waits: nothing
         follows until the results are brought. Iterating again tells it all from the start.
         """
-        shown = 0  # the newest generation of which a preview was told
+        told = (0, 0)  # the newest generation of which text was told, and how much
         stream = self._backend.follow(self.conversation, self._since)
         try:
             async for item in stream:
                 if isinstance(item, Preview):
                     if item.run == self.id:
-                        shown = item.generation
+                        told = _longer(told, item)
                         yield item
                     continue
                 if isinstance(item, CaughtUp):
@@ -59,8 +59,8 @@ class RunHandle:
                 event = await self._typed(item)
                 if event is None:
                     continue
-                if isinstance(event, Committed) and event.generation != shown:
-                    for piece in _whole(event):
+                if isinstance(event, Committed):
+                    for piece in _rest(event, told[1] if told[0] == event.generation else 0):
                         yield piece
                 yield event
                 if isinstance(event, CallsWaiting | Ended):
@@ -182,20 +182,36 @@ class RunHandle:
         return await self._backend.request(self.id)
 
 
-def _whole(event: Committed) -> list[Preview]:
-    """Return the text of an answer that was committed before anybody looked at its preview."""
-    return [
-        Preview(
-            run=event.run,
-            generation=event.generation,
-            block=number,
-            channel=Channel.TEXT,
-            offset=0,
-            text=block.text,
-        )
-        for number, block in enumerate(event.message.blocks)
-        if isinstance(block, Text)
-    ]
+def _longer(told: tuple[int, int], piece: Preview) -> tuple[int, int]:
+    """Return of which generation text was told, and how much of it, after one more piece."""
+    before = told[1] if told[0] == piece.generation else 0
+    more = len(piece.text) if piece.channel is Channel.TEXT else 0
+    return (piece.generation, before + more)
+
+
+def _rest(event: Committed, told: int) -> list[Preview]:
+    """Return the text of a committed answer of which nobody saw the preview.
+
+    All of it, where nobody looked while it came; its end, where whoever looked came back late.
+    """
+    pieces = []
+    for number, block in enumerate(event.message.blocks):
+        if not isinstance(block, Text):
+            continue
+        skipped = min(told, len(block.text))
+        told -= skipped
+        if skipped < len(block.text):
+            pieces.append(
+                Preview(
+                    run=event.run,
+                    generation=event.generation,
+                    block=number,
+                    channel=Channel.TEXT,
+                    offset=skipped,
+                    text=block.text[skipped:],
+                )
+            )
+    return pieces
 
 
 def run_error(run: RunId, status: RunStatus, code: str | None) -> AntiphonError:

@@ -5,12 +5,21 @@ from __future__ import annotations
 from typing import Final
 
 from antiphon.server.endpoints import Endpoint
-from antiphon.server.resources import conversations, dispatches, events, keys, messages, runs
+from antiphon.server.resources import (
+    conversations,
+    dispatches,
+    events,
+    keys,
+    messages,
+    models,
+    runs,
+)
 
 routes: Final[list[Endpoint]] = [
     *conversations.routes,
     *events.routes,
     *messages.routes,
+    *models.routes,
     *runs.routes,
     *dispatches.routes,
     *keys.routes,

@@ -9,10 +9,11 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.core.blocks import Message
 from antiphon.core.ids import ConversationId, MessageId
-from antiphon.core.records import Conversation, Run, Session
+from antiphon.core.listings import Messages, Page, Runs, Tree
+from antiphon.core.records import Conversation, Session
 from antiphon.core.tree import siblings
+from antiphon.engine.looking import line
 from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
 from antiphon.server.endpoints import Endpoint
 from antiphon.server.principals import principal_of
@@ -48,19 +49,17 @@ class Listing(Query, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 
 
-class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """Conversations, last changed first; `cursor` asks for the next page, if there is one."""
+class Line(Query, frozen=True, kw_only=True):
+    """To which message, the head by default; and how many of the newest on it, all by default."""
 
-    data: list[Conversation]
-    cursor: ConversationId | None
+    leaf: MessageId | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] | None = None
 
 
-class Tree(msgspec.Struct, frozen=True, kw_only=True):
-    """Every message there is, in the order in which they came, and every run."""
+class Below(Query, frozen=True, kw_only=True):
+    """Below which message; the roots by default."""
 
-    conversation: Conversation
-    messages: list[Message]
-    runs: list[Run]
+    parent: MessageId | None = None
 
 
 class OfMessage(Query, frozen=True, kw_only=True):
@@ -136,6 +135,28 @@ async def _tree(request: Request) -> Response:
     )
 
 
+async def _line(request: Request) -> Response:
+    """Return the line that a model may see: committed messages, without the deleted ones."""
+    query = queried(request, Line)
+    row = await view_of(request).conversation(request.path_params["conversation"])
+    store = engine_of(request).world.store
+    return answer(Messages(data=await line(store, row.id, query.leaf, query.limit)))
+
+
+async def _children(request: Request) -> Response:
+    """Return the messages below one message, or the roots, in the order they came."""
+    query = queried(request, Below)
+    row = await view_of(request).conversation(request.path_params["conversation"])
+    children = await engine_of(request).world.store.children(row.id, query.parent)
+    return answer(Messages(data=children))
+
+
+async def _runs(request: Request) -> Response:
+    """Return its runs, in the order they were started."""
+    row = await view_of(request).conversation(request.path_params["conversation"])
+    return answer(Runs(data=await engine_of(request).world.store.runs(row.id)))
+
+
 async def _siblings(request: Request) -> Response:
     """Return the alternatives to one message."""
     query = queried(request, OfMessage)
@@ -167,6 +188,9 @@ routes: Final = [
     Endpoint("PATCH", ONE, _change, body=Changes, answer=Conversation),
     Endpoint("DELETE", ONE, _delete, status=204),
     Endpoint("GET", ONE + "/tree", _tree, answer=Tree),
+    Endpoint("GET", ONE + "/line", _line, query=Line, answer=Messages),
+    Endpoint("GET", ONE + "/children", _children, query=Below, answer=Messages),
+    Endpoint("GET", ONE + "/runs", _runs, answer=Runs),
     Endpoint("GET", ONE + "/siblings", _siblings, query=OfMessage, answer=Siblings),
     Endpoint("PUT", ONE + "/head", _head, body=NewHead, answer=Conversation),
     Endpoint("GET", ONE + "/sessions", _sessions, answer=Sessions),

@@ -39,7 +39,6 @@ from antiphon.server.resources.conversations import ONE
 from antiphon.server.scope import view_of
 from antiphon.server.sse import EventStream, Streams, frame
 
-
 POLL_S: Final = 25.0
 """How long a poll waits for news: less than what stands between usually waits for an answer."""
 

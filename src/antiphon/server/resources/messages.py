@@ -96,6 +96,11 @@ async def _send(request: Request) -> Response:
     return _started(run)
 
 
+async def _get(request: Request) -> Response:
+    """Return a message."""
+    return answer(await _named(request))
+
+
 async def _keep(request: Request) -> Response:
     """Keep the text of a canceled answer as a message of its own, and look at it."""
     source = await _named(request)
@@ -152,6 +157,7 @@ routes: Final = [
     Endpoint(
         "POST", ONE + "/messages", _send, body=NewMessage, answer=Run, status=202, starts=True
     ),
+    Endpoint("GET", ITSELF, _get, query=Of, answer=Message),
     Endpoint("POST", ITSELF + "/keep", _keep, query=Of, answer=Message, status=201),
     Endpoint(
         "POST", ITSELF + "/edit", _edit, query=Of, body=Edit, answer=Run, status=202, starts=True

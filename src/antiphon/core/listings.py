@@ -1,0 +1,43 @@
+"""What our own resources answer beside single rows: the server writes these, its clients read them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from antiphon.core.asking import ModelTold
+from antiphon.core.blocks import Message
+from antiphon.core.ids import ConversationId
+from antiphon.core.records import Conversation, Run
+
+
+class Page(msgspec.Struct, frozen=True, kw_only=True):
+    """Conversations, last changed first; `cursor` asks for the next page, if there is one."""
+
+    data: list[Conversation]
+    cursor: ConversationId | None
+
+
+class Tree(msgspec.Struct, frozen=True, kw_only=True):
+    """Every message there is, in the order in which they came, and every run."""
+
+    conversation: Conversation
+    messages: list[Message]
+    runs: list[Run]
+
+
+class Messages(msgspec.Struct, frozen=True, kw_only=True):
+    """Messages of one conversation, in their order."""
+
+    data: list[Message]
+
+
+class Runs(msgspec.Struct, frozen=True, kw_only=True):
+    """Runs of one conversation, in the order they were started."""
+
+    data: list[Run]
+
+
+class Models(msgspec.Struct, frozen=True, kw_only=True):
+    """The models that runs may ask for, the default one first."""
+
+    data: list[ModelTold]
