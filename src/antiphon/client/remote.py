@@ -95,6 +95,27 @@ class Remote:
         ]
         return await self._wire.change("POST", f"{of_run(run)}/outputs", {"outputs": given}, Run)
 
+    async def approve(
+        self, conversation: ConversationId, run: RunId, call: str, *, arguments: str | None
+    ) -> Call:
+        """Let a call run that waits for approval; the same approval again changes nothing."""
+        body = {"run": run, "arguments": arguments}
+        return await self._wire.change("POST", f"{of_call(call)}/approve", body, Call)
+
+    async def refuse(
+        self, conversation: ConversationId, run: RunId, call: str, *, reason: str
+    ) -> Call:
+        """Close a call that waits for approval."""
+        body = {"run": run, "reason": reason}
+        return await self._wire.change("POST", f"{of_call(call)}/refuse", body, Call)
+
+    async def resolve(
+        self, conversation: ConversationId, run: RunId, call: str, output: Output
+    ) -> Call:
+        """Give a call of unknown fate its result."""
+        body = {"run": run, **_output(output)}
+        return await self._wire.change("POST", f"{of_call(call)}/resolve", body, Call)
+
     async def cancel(self, conversation: ConversationId, run: RunId, *, reason: str) -> Run:
         """Cancel a run; canceled twice is canceled once."""
         return await self._wire.change("POST", f"{of_run(run)}/cancel", {"reason": reason}, Run)
@@ -220,6 +241,11 @@ def of_run(run: RunId) -> str:
 def of_message(message: MessageId) -> str:
     """Return the path of a message."""
     return f"{ROOT}/messages/{quote(message, safe='')}"
+
+
+def of_call(call: str) -> str:
+    """Return the path of a call."""
+    return f"{ROOT}/calls/{quote(call, safe='')}"
 
 
 def new_id(prefix: str) -> str:

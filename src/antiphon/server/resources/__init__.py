@@ -6,6 +6,7 @@ from typing import Final
 
 from antiphon.server.endpoints import Endpoint
 from antiphon.server.resources import (
+    calls,
     conversations,
     dispatches,
     events,
@@ -21,6 +22,7 @@ routes: Final[list[Endpoint]] = [
     *messages.routes,
     *models.routes,
     *runs.routes,
+    *calls.routes,
     *dispatches.routes,
     *keys.routes,
 ]
