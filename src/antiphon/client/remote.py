@@ -222,7 +222,8 @@ class Remote:
 
     async def model(self, name: str) -> str:
         """Return the name of a model as runs are to ask for it."""
-        return (await self._wire.get(f"{ROOT}/models/{quote(name, safe='')}", ModelTold)).name
+        (told,) = (await self._wire.get(f"{ROOT}/models", Models, name=name)).data
+        return told.name
 
 
 CONVERSATIONS: Final = f"{ROOT}/conversations"

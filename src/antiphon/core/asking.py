@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from antiphon.core.manifest import ToolDeclaration
 
 
@@ -30,8 +32,7 @@ class Output:
     code: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelTold:
+class ModelTold(msgspec.Struct, frozen=True, kw_only=True):
     """A model that a run may ask for by its name, and what is behind the name."""
 
     name: str

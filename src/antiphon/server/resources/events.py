@@ -97,11 +97,12 @@ async def _poll(request: Request) -> Response:
     """
     row = await view_of(request).conversation(request.path_params["conversation"])
     teller = Teller(after_of(request, row))
+    engine = engine_of(request)
     told: list[Frame] = []
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(POLL_S) as patience:
+        async with asyncio.timeout(min(POLL_S, engine.world.settings.stream_s)) as patience:
             async with contextlib.aclosing(
-                teller.frames(engine_of(request).follow(row.id, teller.seq))
+                teller.frames(engine.follow(row.id, teller.seq))
             ) as frames:
                 async for told_now in frames:
                     told.append(told_now)

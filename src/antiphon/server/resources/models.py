@@ -7,27 +7,27 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.core.asking import ModelTold
 from antiphon.core.listings import Models
 from antiphon.engine.looking import model_told, models_told
-from antiphon.server.body import answer, engine_of
+from antiphon.server.body import Query, answer, engine_of, queried
 from antiphon.server.endpoints import Endpoint
 
 PATH: Final = "/antiphon/v1/models"
 
 
+class Named(Query, frozen=True, kw_only=True):
+    """Which of them; all by default. With a key of OpenAI alone any name is one of its models."""
+
+    name: str | None = None
+
+
 async def _list(request: Request) -> Response:
-    """List the models that runs may ask for, the default one first."""
-    return answer(Models(data=models_told(engine_of(request).world.settings.models)))
-
-
-async def _get(request: Request) -> Response:
-    """Return what is behind a name; with a key of OpenAI alone, any name is one of its models."""
+    """List the models that runs may ask for, the default one first, or the one of a name."""
+    name = queried(request, Named).name
     models = engine_of(request).world.settings.models
-    return answer(model_told(models, models.get(request.path_params["model"]).name))
+    if name is None:
+        return answer(Models(data=models_told(models)))
+    return answer(Models(data=[model_told(models, models.get(name).name)]))
 
 
-routes: Final = [
-    Endpoint("GET", PATH, _list, answer=Models),
-    Endpoint("GET", PATH + "/{model:path}", _get, answer=ModelTold),
-]
+routes: Final = [Endpoint("GET", PATH, _list, query=Named, answer=Models)]
