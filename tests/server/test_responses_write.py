@@ -47,10 +47,9 @@ class Told:
 
 @dataclass(frozen=True)
 class Shown:
-    """A piece of preview, and the id reserved for its answer."""
+    """A piece of preview."""
 
     preview: Preview
-    answer: MessageId
 
 
 Step = Told | Shown
@@ -69,7 +68,7 @@ def written(
 
 def fed(writer: Writer, step: Step) -> Iterator[Event]:
     if isinstance(step, Shown):
-        return writer.show(step.preview, step.answer)
+        return writer.show(step.preview)
     return writer.tell(step.event, 7, message=step.message, calls=step.calls)
 
 
@@ -245,9 +244,10 @@ def previews(draw: st.DrawFn, answer: Message, generation: int) -> list[Shown]:
                 channel=CHANNEL[type(b)],
                 offset=start,
                 text=b.text[start:end],
+                message=answer.id,
                 after_call=call_seen,
             )
-            pieces.append(Shown(preview, answer.id))
+            pieces.append(Shown(preview))
     return pieces[: draw(st.integers(0, len(pieces)))]
 
 
@@ -389,9 +389,15 @@ def test_a_reader_from_the_future_is_told_nothing() -> None:
 def test_the_events_of_a_streamed_text_are_those_of_the_wire() -> None:
     def piece(text: str, offset: int) -> Shown:
         preview = Preview(
-            run=RUN, generation=1, block=1, channel=Channel.TEXT, offset=offset, text=text
+            run=RUN,
+            generation=1,
+            block=1,
+            channel=Channel.TEXT,
+            offset=offset,
+            text=text,
+            message=MessageId("msg_1"),
         )
-        return Shown(preview, MessageId("msg_1"))
+        return Shown(preview)
 
     events = written(
         [
@@ -435,14 +441,15 @@ def test_a_call_appears_whole_and_only_once_it_is_committed() -> None:
         channel=Channel.TEXT,
         offset=0,
         text="see",
+        message=answer.id,
         after_call=True,
     )
     start: list[Step] = [changed(RunStatus.QUEUED), changed(RunStatus.PENDING)]
-    assert written([*start, Shown(late, answer.id)]) == written(start)
+    assert written([*start, Shown(late)]) == written(start)
     events = written(
         [
             *start,
-            Shown(late, answer.id),
+            Shown(late),
             commit(answer, 1, a_call("msg_1", "c1")),
             changed(RunStatus.WAITING),
         ]
@@ -479,8 +486,15 @@ def test_a_call_that_was_refused_at_birth_is_nobodys_to_run() -> None:
 def test_text_that_goes_back_to_an_earlier_block_is_told_by_the_end_alone() -> None:
     def piece(block: int, channel: Channel, text: str, offset: int = 0) -> Shown:
         return Shown(
-            Preview(run=RUN, generation=1, block=block, channel=channel, offset=offset, text=text),
-            MessageId("msg_1"),
+            Preview(
+                run=RUN,
+                generation=1,
+                block=block,
+                channel=channel,
+                offset=offset,
+                text=text,
+                message=MessageId("msg_1"),
+            )
         )
 
     answer = message("msg_1", (Reasoning(text="think more"), Text(text="said")))

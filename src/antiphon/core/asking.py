@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import msgspec
 
 import msgspec
 
@@ -17,8 +20,11 @@ class Ask:
     instructions: str | None = None
     tools: tuple[ToolDeclaration, ...] = ()
     tool_choice: str | None = None
+    parallel_tool_calls: bool | None = None
     temperature: float | None = None
     max_output_tokens: int | None = None
+    extra: Mapping[str, msgspec.Raw] = field(default_factory=dict)
+    """Options as the model's dialect names them."""
     alone: bool = False
     """Whether the run is refused, instead of queued, where another one works."""
 

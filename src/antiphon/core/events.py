@@ -141,6 +141,8 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     channel: Channel
     offset: int
     text: str
+    message: MessageId | None = None
+    """The id that the answer will have, if it is committed."""
     after_call: bool = False
     """Whether a call of the same answer stands before it: its place is not known until then."""
 

@@ -275,7 +275,7 @@ class Dispatcher:
         self, accepted: Accepted, run: Run, control: Control
     ) -> tuple[Outcome, LiveRun]:
         world, attempt, target = self._world, accepted.attempt, accepted.target
-        live = world.broker.open(run.conversation, run.id, attempt.generation)
+        live = world.broker.open(run.conversation, run.id, attempt.generation, accepted.answer)
         exchange = Exchange(
             world,
             target.adapter,

@@ -60,6 +60,7 @@ from antiphon.engine.dispatcher import Dispatcher
 from antiphon.engine.refusals import carried_out, refusal
 from antiphon.engine.runs import Worker
 from antiphon.engine.startup import recover
+from antiphon.engine.terms import terms
 from antiphon.engine.texts import storable
 from antiphon.engine.verdicts import Verdicts
 from antiphon.engine.world import World
@@ -394,44 +395,17 @@ class Engine:
         once is never taken back.
         """
         world = self.world
-        model = world.settings.models.get(ask.model)
-        tenant_key = await world.store.tenant_key(row.tenant)
-        declared = ask.tools or tuple(f.declaration for f in world.functions.values())
-        with storable("instructions or tools"):
-            policy, policy_data = stored_digest(
-                tenant_key,
-                Policy(
-                    model=model.model,
-                    profile=model.profile,
-                    endpoint=model.base_url,
-                    facts={k: msgspec.Raw(msgspec.json.encode(v)) for k, v in model.facts.items()},
-                    instructions=ask.instructions,
-                    max_output_tokens=ask.max_output_tokens or model.max_output_tokens,
-                    tool_choice=ask.tool_choice,
-                    temperature=ask.temperature,
-                ),
-            )
-            toolset, toolset_data = stored_digest(tenant_key, declared)
+        kept = await terms(world, row.tenant, ask)
         now_ms = world.clock.now_ms()
         with storable(node.id if node is not None else row.id):
             done = await world.store.do_all(
-                PutContent(
-                    conversation=row.id,
-                    now_ms=now_ms,
-                    items=((policy, policy_data), (toolset, toolset_data)),
-                ),
+                kept.stored(row.id, now_ms),
                 StartRun(
                     conversation=row.id,
                     now_ms=now_ms,
                     run=RunId(world.new_id("run_")),
                     kind=kind,
-                    options=RunOptions(
-                        model=model.name,
-                        policy_digest=policy,
-                        toolset_digest=toolset,
-                        max_model_calls=world.settings.max_model_calls,
-                        max_tool_calls=world.settings.max_tool_calls,
-                    ),
+                    options=kept.options,
                     input=node,
                     asked_parent=parent,
                     at_root=at_root,

@@ -25,7 +25,7 @@ from antiphon.core.events import (
     Withdrawn,
     decode_event,
 )
-from antiphon.core.ids import ConversationId, RunId
+from antiphon.core.ids import ConversationId, MessageId, RunId
 from antiphon.core.records import StoredEvent
 from antiphon.stores.base import Store
 
@@ -42,10 +42,17 @@ class _Text:
 class LiveRun:
     """The preview of one generation of one run: appended by its owner, read by many."""
 
-    def __init__(self, conversation: ConversationId, run: RunId, generation: int) -> None:
+    def __init__(
+        self,
+        conversation: ConversationId,
+        run: RunId,
+        generation: int,
+        message: MessageId | None = None,
+    ) -> None:
         self.conversation = conversation
         self.run = run
         self.generation = generation
+        self.message = message
         self.over = False
         self._first_call: int | None = None
         self._blocks: dict[int, _Text] = {}
@@ -85,6 +92,7 @@ class LiveRun:
                         channel=held.channel,
                         offset=offset,
                         text="".join(held.parts[parts:]),
+                        message=self.message,
                         after_call=self._first_call is not None and number > self._first_call,
                     )
                 )
@@ -142,9 +150,15 @@ class Broker:
             if isinstance(event, Committed | Withdrawn) and event.generation == live.generation:
                 live.over = True
 
-    def open(self, conversation: ConversationId, run: RunId, generation: int) -> LiveRun:
+    def open(
+        self,
+        conversation: ConversationId,
+        run: RunId,
+        generation: int,
+        message: MessageId | None = None,
+    ) -> LiveRun:
         """Begin the preview of a generation; it replaces the run's last one."""
-        live = self._live[run] = LiveRun(conversation, run, generation)
+        live = self._live[run] = LiveRun(conversation, run, generation, message)
         self._live_in.setdefault(conversation, {})[run] = live
         return live
 

@@ -223,18 +223,19 @@ class Writer:
             case _:
                 pass
 
-    def show(self, preview: Preview, answer: MessageId | None) -> Iterator[Event]:
-        """Take a piece of preview of the answer that will have this id; yield what is told.
+    def show(self, preview: Preview) -> Iterator[Event]:
+        """Take a piece of preview; yield what the reader is told of it.
 
         What stands after a call waits for the commit, since the call itself does.
         """
-        hidden = preview.after_call or not preview.text or answer is None
-        if self.stretch.over or hidden or preview.generation <= self._gone:
+        answer = preview.message
+        if preview.run != self._run or answer is None or preview.generation <= self._gone:
+            return
+        if self.stretch.over or preview.after_call or not preview.text:
             return
         yield from self._beginning()
         attempt = self._attempt
         if attempt is None or attempt.generation != preview.generation:
-            assert answer is not None
             attempt = self._attempt = _Attempt(preview.generation, answer)
         if preview.block < attempt.block:
             return  # it goes back to a block that was left: the commit tells where it belongs

@@ -1,0 +1,67 @@
+"""What a run is asked to do, and how that is kept: by digests, so that any process can go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from antiphon.core.asking import Ask
+from antiphon.core.commands import PutContent
+from antiphon.core.ids import ConversationId, Digest, TenantId
+from antiphon.core.manifest import Policy, ToolDeclaration, stored_digest
+from antiphon.core.records import RunOptions
+from antiphon.engine.texts import storable
+from antiphon.engine.world import World
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """An `Ask` as a run keeps it."""
+
+    options: RunOptions
+    policy: Policy
+    tools: tuple[ToolDeclaration, ...]
+    content: tuple[tuple[Digest, bytes], ...]
+
+    def stored(self, conversation: ConversationId, now_ms: int) -> PutContent:
+        """Return the command that keeps what the options name."""
+        return PutContent(conversation=conversation, now_ms=now_ms, items=self.content)
+
+
+async def terms(world: World, tenant: TenantId, ask: Ask) -> Terms:
+    """Return what a run of this tenant is to keep of `ask`.
+
+    Raises:
+        NotFound: `model_not_found`.
+        InvalidInput: Text that cannot be stored.
+    """
+    model = world.settings.models.get(ask.model)
+    key = await world.store.tenant_key(tenant)
+    tools = ask.tools or tuple(f.declaration for f in world.functions.values())
+    policy = Policy(
+        model=model.model,
+        profile=model.profile,
+        endpoint=model.base_url,
+        facts={k: msgspec.Raw(msgspec.json.encode(v)) for k, v in model.facts.items()},
+        instructions=ask.instructions,
+        max_output_tokens=ask.max_output_tokens or model.max_output_tokens,
+        tool_choice=ask.tool_choice,
+        parallel_tool_calls=ask.parallel_tool_calls,
+        temperature=ask.temperature,
+        extra=dict(ask.extra),
+    )
+    with storable("instructions or tools"):
+        stored_policy, stored_tools = stored_digest(key, policy), stored_digest(key, tools)
+    return Terms(
+        options=RunOptions(
+            model=model.name,
+            policy_digest=stored_policy[0],
+            toolset_digest=stored_tools[0],
+            max_model_calls=world.settings.max_model_calls,
+            max_tool_calls=world.settings.max_tool_calls,
+        ),
+        policy=policy,
+        tools=tools,
+        content=(stored_policy, stored_tools),
+    )

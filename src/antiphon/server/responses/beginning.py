@@ -1,0 +1,256 @@
+"""POST /v1/responses, up to the moment at which the run is durable."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+
+from antiphon.adapters import registry
+from antiphon.adapters.base import Parsed
+from antiphon.core.blocks import Message, Role, Status, ToolResult, block_id
+from antiphon.core.commands import StartKey
+from antiphon.core.digests import digest
+from antiphon.core.ids import ResponseId, TenantId
+from antiphon.core.records import Response
+from antiphon.core.sequence import SequenceRejected
+from antiphon.engine.asking import Terms, terms
+from antiphon.engine.engine import Engine
+from antiphon.engine.responding import Moved, Opening, begin, bring, placed
+from antiphon.errors import Conflict, InvalidInput, NotFound
+from antiphon.server.body import engine_of
+from antiphon.server.idempotency import start_key
+from antiphon.server.principals import Principal, Right, principal_of
+from antiphon.server.responses.ground import (
+    Ground,
+    check_outputs,
+    of_conversation,
+    of_nothing,
+    of_response,
+)
+from antiphon.server.responses.request import Create, in_their_words
+from antiphon.server.scope import view_of
+
+RETRY_KEPT_MS: Final = 10 * 60 * 1000
+RETRY_COUNT: Final = "x-stainless-retry-count"
+WHEN_BUSY: Final = "antiphon-when-busy"
+TRIES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Under which a request is known, and whether it may be a repetition."""
+
+    key: StartKey
+    attach: bool
+
+
+async def begun(request: Request, body: Create) -> Response:
+    """Return the response that a request started, or that its first sending had started.
+
+    Raises:
+        AntiphonError: The request is refused; nothing was started and nothing is recorded.
+    """
+    engine, principal = engine_of(request), principal_of(request)
+    key = await _key(request)
+    repeated = await _repeated(engine, key)
+    if repeated is not None:
+        return repeated
+    body.check()
+    parsed = body.parsed()
+    if body.instructions is not None or any(
+        m.role in (Role.SYSTEM, Role.DEVELOPER) for m in parsed.messages
+    ):
+        principal.require(Right.INSTRUCT)
+    profile = engine.world.settings.models.get(body.model).profile
+    kept = await terms(engine.world, principal.tenant, body.ask(parsed, profile))
+    opening = Opening(
+        previous=_previous(body),
+        request=body.echo(),
+        stored=body.store is not False,
+        key=key.key,
+        attach=key.attach,
+    )
+    for _ in range(TRIES):
+        ground = await _ground(request, body, principal, parsed)
+        await _may_wait(request, engine, ground)
+        try:
+            return await _begun_on(engine, ground, opening, kept, parsed)
+        except Moved:
+            continue
+    raise Conflict(
+        "Others are at work here. Try again.", code="conversation_busy", retryable=True
+    )
+
+
+def _previous(body: Create) -> ResponseId | None:
+    return None if body.previous_response_id is None else ResponseId(body.previous_response_id)
+
+
+async def _key(request: Request) -> Key:
+    """Return the key that the client brought, or one made of the request itself.
+
+    Of the latter only a request that an SDK marks as its own repetition is one.
+    """
+    given = await start_key(request)
+    if given is not None:
+        return Key(given, attach=True)
+    engine, principal = engine_of(request), principal_of(request)
+    secret = await engine.world.store.tenant_key(principal.tenant)
+    body = digest(secret, "body", await request.body())
+    count = request.headers.get(RETRY_COUNT, "0")
+    return Key(
+        StartKey(
+            scope=f"{principal.tenant} {principal.id} retry {request.url.path}",
+            key=body,
+            body_digest=body,
+            expires_ms=engine.world.clock.now_ms() + RETRY_KEPT_MS,
+        ),
+        attach=count.isascii() and count.isdigit() and int(count) > 0,
+    )
+
+
+async def _repeated(engine: Engine, key: Key) -> Response | None:
+    """Return what the request's first sending began: what was acknowledged is never taken back."""
+    if not key.attach:
+        return None
+    known = await engine.world.store.response_of_key(
+        key.key.scope, key.key.key, engine.world.clock.now_ms()
+    )
+    if known is None:
+        return None
+    response, body = known
+    if body != key.key.body_digest:
+        raise Conflict("This key was used for another request.", code="idempotency_conflict")
+    return response
+
+
+async def _ground(request: Request, body: Create, principal: Principal, parsed: Parsed) -> Ground:
+    engine = engine_of(request)
+    if body.previous_response_id is not None:
+        return await of_response(engine, principal.tenant, body.previous_response_id)
+    if body.conversation_id is not None:
+        row = await view_of(request).conversation(body.conversation_id)
+        return await of_conversation(engine, row, outputs=bool(_outputs(parsed)))
+    return of_nothing(engine, principal.tenant)
+
+
+async def _may_wait(request: Request, engine: Engine, ground: Ground) -> None:
+    """Refuse to queue where the client asked for that."""
+    word = request.headers.get(WHEN_BUSY, "queue").strip().lower()
+    if word not in ("queue", "refuse"):
+        raise InvalidInput(
+            "What to do when the conversation is busy is queue or refuse.",
+            code="bad_header",
+            at=WHEN_BUSY,
+        )
+    if word == "refuse" and ground.row.slot is not None:
+        raise Conflict(
+            "The conversation is at work, and the request asked not to be queued.",
+            code="conversation_busy",
+        )
+
+
+def _outputs(parsed: Parsed) -> list[tuple[ToolResult, str]]:
+    """Return the results that the input begins with, each with its place."""
+    outputs: list[tuple[ToolResult, str]] = []
+    for message in parsed.messages:
+        if message.role is not Role.TOOL:
+            break
+        outputs += [(r, parsed.places.get(block_id(message.id, n), message.id)) for n, r in enumerate(message.results)]
+    return outputs
+
+
+async def _begun_on(
+    engine: Engine, ground: Ground, opening: Opening, kept: Terms, parsed: Parsed
+) -> Response:
+    outputs = _outputs(parsed)
+    check_outputs(ground, outputs)
+    rest = parsed.messages[_leading(parsed) :]
+    said = [*rest[:-1], *(_input(message) for message in rest[-1:])]
+    parent = ground.parent
+    if outputs and ground.waiting is None and ground.answered is not None:
+        parent = ground.answered.id
+    nodes = placed(engine, ground.row, parent, said)
+    places = _places(nodes, rest, parsed.places)
+    if outputs and ground.waiting is not None:
+        await _check_options(kept)
+        results = [result for result, _ in outputs]
+        return await bring(engine, ground.row, opening, kept, ground.waiting, results, nodes)
+    if ground.settled:
+        await _check_line(engine, ground, parent, kept, nodes, places)
+    else:
+        await _check_options(kept)
+    settled_now = ground.settled or len(nodes) > 1
+    if not ground.settled and settled_now:
+        raise Conflict(
+            "The conversation is at work; several items can be added once it rests.",
+            code="conversation_busy",
+        )
+    return await begin(
+        engine,
+        ground.row,
+        opening,
+        kept,
+        nodes,
+        parent=parent,
+        new=ground.new,
+        at_root=ground.settled and parent is None,
+    )
+
+
+def _leading(parsed: Parsed) -> int:
+    return next(
+        (n for n, m in enumerate(parsed.messages) if m.role is not Role.TOOL),
+        len(parsed.messages),
+    )
+
+
+def _input(message: Message) -> Message:
+    """Return the last message: pending, if somebody but the model says it."""
+    if message.role in (Role.ASSISTANT, Role.TOOL):
+        return message
+    return msgspec.structs.replace(message, status=Status.PENDING)
+
+
+def _places(
+    nodes: Sequence[Message], parsed: Sequence[Message], places: Mapping[str, str]
+) -> dict[str, str]:
+    """Return where in the request each block of the nodes stands."""
+    found: dict[str, str] = {}
+    for node, message in zip(nodes, parsed, strict=True):
+        found[node.id] = places.get(message.id, message.id)
+        for order in range(len(node.blocks)):
+            own = block_id(message.id, order)
+            found[block_id(node.id, order)] = places.get(own, own)
+    return found
+
+
+async def _check_options(kept: Terms) -> None:
+    """Refuse options that the model's dialect cannot say."""
+    adapter = registry.get(kept.policy.profile, kept.policy.facts)
+    try:
+        adapter.line(kept.policy, kept.tools, key=b"")
+    except InvalidInput as error:
+        told = in_their_words(error)
+    else:
+        return
+    raise told
+
+
+async def _check_line(
+    engine: Engine,
+    ground: Ground,
+    parent: object,
+    kept: Terms,
+    nodes: Sequence[Message],
+    places: Mapping[str, str],
+) -> None:
+    """Refuse what could never be sent, at its place in the request.
+
+    Raises:
+        SequenceRejected: The findings say why.
+    """
