@@ -44,6 +44,7 @@ def begin(
     key: StartKey | None = None,
     *,
     attach: bool = True,
+    continues: bool = False,
     request: Digest | None = None,
 ) -> OpenResponse:
     return OpenResponse(
@@ -54,7 +55,13 @@ def begin(
         request=request,
         key=key,
         attach=attach,
+        continues=continues,
     )
+
+
+async def under_key(talk: Talk) -> str | None:
+    found = await talk.store.response_of_key(SCOPE, "key", talk.now_ms)
+    return None if found is None else found[0].id
 
 
 @pytest.mark.req("M130")
@@ -75,6 +82,12 @@ async def test_a_response_is_durable_with_the_run_that_it_starts(talk: Talk) -> 
     assert (await talk.run("run_1")).seq == before + 1
 
 
+async def test_only_a_run_that_waits_can_be_continued(talk: Talk) -> None:
+    await talk.streaming()
+    denied = await talk.denied(begin(talk, continues=True))
+    assert denied == "run_waiting"
+
+
 async def test_where_the_run_is_refused_there_is_no_response(talk: Talk) -> None:
     await talk.do(talk.start("run_0", "m0"))
     refused = await talk.store.do_all(
@@ -83,8 +96,7 @@ async def test_where_the_run_is_refused_there_is_no_response(talk: Talk) -> None
     assert refused == Denied("queue_full")
     with pytest.raises(NotFound):
         await talk.store.response(LOCAL_TENANT, ResponseId("resp_1"))
-    with pytest.raises(NotFound):  # and its key is free
-        await talk.store.response_of_key(SCOPE, "key", START_MS)
+    assert await talk.store.response_of_key(SCOPE, "key", START_MS) is None  # its key is free
 
 
 async def test_outputs_begin_another_response_of_the_same_run(talk: Talk) -> None:
@@ -93,7 +105,7 @@ async def test_outputs_begin_another_response_of_the_same_run(talk: Talk) -> Non
     assert (await talk.run("run_1")).status is RunStatus.WAITING
     waited = (await talk.row()).last_event
     done = await talk.store.do_all(
-        begin(talk, "resp_2"), talk.finish_call("run_1", "call_1", outside=True)
+        begin(talk, "resp_2", continues=True), talk.finish_call("run_1", "call_1", outside=True)
     )
     assert not isinstance(done, Denied)
     first, second = await talk.store.responses(talk.conversation, RunId("run_1"))
@@ -111,7 +123,8 @@ async def test_a_repeated_request_begins_nothing_and_finds_what_it_began(talk: T
     assert again == Denied("response_known")
     assert await talk.row() == before
     found = await talk.store.response_of_key(SCOPE, "key", START_MS)
-    assert found == await talk.store.response(LOCAL_TENANT, ResponseId("resp_1"))
+    first = await talk.store.response(LOCAL_TENANT, ResponseId("resp_1"))
+    assert found == (first, a_digest("body"))
     assert [run.id for run in await talk.store.runs(talk.conversation)] == ["run_1"]
 
 
@@ -123,14 +136,14 @@ async def test_a_key_with_another_body_is_a_conflict_until_it_expires(talk: Talk
     )
     talk.now_ms += 1000
     await talk.do(begin(talk, "resp_2", "run_2", a_key(body="b")))
-    assert (await talk.store.response_of_key(SCOPE, "key", talk.now_ms)).id == "resp_2"
+    assert await under_key(talk) == "resp_2"
 
 
 async def test_a_request_that_is_no_repetition_takes_the_key_over(talk: Talk) -> None:
     await talk.do(begin(talk, key=a_key(), attach=False))
     await talk.do(begin(talk, "resp_2", "run_2", a_key(), attach=False))
     assert await talk.denied(begin(talk, "resp_3", "run_3", a_key())) == "response_known"
-    assert (await talk.store.response_of_key(SCOPE, "key", START_MS)).id == "resp_2"
+    assert await under_key(talk) == "resp_2"
 
 
 async def test_a_repetition_in_a_conversation_made_for_it_leaves_no_trace_of_that(

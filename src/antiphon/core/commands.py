@@ -125,7 +125,8 @@ class OpenResponse(Command[Response]):
     It begins after the newest event. If `key` is known with the same body, Denied
     `response_known`, so that nothing of the same transaction happens twice; with another body
     Denied `idempotency_conflict`. Where not `attach`, the key is taken from whatever had it: a
-    request that is no repetition, though it may look like an earlier one.
+    request that is no repetition, though it may look like an earlier one. Where it `continues`
+    a run, that has to wait, or it is Denied `run_waiting`.
     """
 
     response: ResponseId
@@ -136,6 +137,7 @@ class OpenResponse(Command[Response]):
     stored: bool = True
     key: StartKey | None = None
     attach: bool = True
+    continues: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -147,8 +147,10 @@ class Store(Protocol):
     async def responses(self, conversation: ConversationId, run: RunId) -> list[Response]:
         """Return the responses of a run in the order in which they began."""
 
-    async def response_of_key(self, scope: str, key: str, now_ms: int) -> Response:
-        """Return the response that was begun under a start key. Raises `NotFound`."""
+    async def response_of_key(
+        self, scope: str, key: str, now_ms: int
+    ) -> tuple[Response, Digest] | None:
+        """Return what was begun under a start key and the digest of its body, if anything was."""
 
     async def operations(self, conversation: ConversationId, run: RunId) -> list[OperationId]:
         """Return the run's operations in the order they were prepared."""

@@ -305,17 +305,19 @@ def responses(db: sqlite3.Connection, conversation: ConversationId, run: RunId) 
     return [_response(row) for row in rows]
 
 
-def response_of_key(db: sqlite3.Connection, scope: str, key: str, now_ms: int) -> Response:
-    """Return what was begun under a key. Raises `NotFound`."""
+def response_of_key(
+    db: sqlite3.Connection, scope: str, key: str, now_ms: int
+) -> tuple[Response, Digest] | None:
+    """Return what was begun under a key, and the digest of its body."""
     row = db.execute(
-        RESPONSE
-        + """JOIN response_key AS k ON k.response = r.place
-        WHERE k.scope = ? AND k.key = ? AND k.expires_ms > ?""",
+        "SELECT response, body_digest FROM response_key "
+        "WHERE scope = ? AND key = ? AND expires_ms > ?",
         (scope, key, now_ms),
     ).fetchone()
     if row is None:
-        raise NotFound("Nothing was started under this key.", at=key)
-    return _response(row)
+        return None
+    found = db.execute(RESPONSE + "WHERE r.place = ?", (row[0],)).fetchone()
+    return _response(found), unpack(row[1])
 
 
 def _response(row: tuple[Any, ...]) -> Response:

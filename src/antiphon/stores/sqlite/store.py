@@ -284,8 +284,10 @@ class SqliteStore:
         """Return the responses of a run in the order in which they began."""
         return await self._readers.read(lambda db: reads.responses(db, conversation, run))
 
-    async def response_of_key(self, scope: str, key: str, now_ms: int) -> Response:
-        """Return the response that was begun under a start key. Raises `NotFound`."""
+    async def response_of_key(
+        self, scope: str, key: str, now_ms: int
+    ) -> tuple[Response, Digest] | None:
+        """Return what was begun under a start key and the digest of its body, if anything was."""
         return await self._readers.read(lambda db: reads.response_of_key(db, scope, key, now_ms))
 
     async def operations(self, conversation: ConversationId, run: RunId) -> list[OperationId]:

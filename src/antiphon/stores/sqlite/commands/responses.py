@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from antiphon.core.commands import DeleteResponse, OpenResponse, StartKey
 from antiphon.core.dispatch import Denied
-from antiphon.core.records import Response
+from antiphon.core.records import Response, RunStatus
 from antiphon.errors import NotFound
 from antiphon.stores.sqlite.places import conversation_of
 from antiphon.stores.sqlite.rows import RESPONSE, ResponseRow, pack
@@ -18,6 +18,8 @@ def begin(tx: Transaction, command: OpenResponse) -> Response | Denied:
         denied = _repeats(tx, command.key, command.now_ms)
         if denied is not None:
             return denied
+    if command.continues and tx.run(c, command.run).status != RunStatus.WAITING:
+        return Denied("run_waiting")
     row = ResponseRow.opened(command, tx.next_place("response", c.number), c.last_event)
     marks = ", ".join("?" * len(row))
     tx.execute(f"INSERT INTO response ({', '.join(row._fields)}) VALUES ({marks})", row)
