@@ -44,13 +44,17 @@ from antiphon.engine.texts import storable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """A request, as far as its response remembers it. See `OpenResponse` for `attach`."""
+    """A request, as far as its response remembers it, and how it is to be taken.
+
+    See `OpenResponse` for `attach` and `StartRun` for `alone`.
+    """
 
     previous: ResponseId | None
     request: bytes
     stored: bool = True
     key: StartKey | None = None
     attach: bool = True
+    alone: bool = False
 
 
 class Moved(Exception):
@@ -127,7 +131,7 @@ async def begin(
     run = RunId(engine.world.new_id("run_"))
     commands.append(await _opened(engine, row, opening, run, nodes))
     commands += await _content(engine, row, opening, terms)
-    commands += _started(engine, row, run, terms, nodes, parent=parent, at_root=at_root)
+    commands += _started(engine, row, opening, run, terms, nodes, parent=parent, at_root=at_root)
     return await _carried_out(engine, row, opening, commands)
 
 
@@ -183,7 +187,7 @@ async def bring(
             status=RunStatus.SUCCESS,
             fence=engine.world.fence,
         ),
-        *_started(engine, row, next_run, terms, below, parent=under),
+        *_started(engine, row, opening, next_run, terms, below, parent=under),
     ]
     return await _carried_out(engine, row, opening, commands)
 
@@ -230,6 +234,7 @@ async def _content(
 def _started(
     engine: Engine,
     row: Conversation,
+    opening: Opening,
     run: RunId,
     terms: Terms,
     nodes: Sequence[Message],
@@ -256,6 +261,7 @@ def _started(
             asked_parent=parent,
             at_root=at_root,
             max_queued=engine.world.settings.max_queued,
+            alone=opening.alone,
         )
     )
     return commands

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from antiphon.engine.engine import Engine
-from antiphon.server import health, metrics, resources
+from antiphon.server import conversations, health, metrics, resources, responses
 from antiphon.server.body import answer
 from antiphon.server.edge import Edge
 from antiphon.server.endpoints import Endpoint
@@ -25,7 +25,13 @@ from antiphon.server.sse import Streams
 
 def endpoints() -> list[Endpoint]:
     """Return every endpoint there is, of every API."""
-    routes: list[Endpoint] = [*health.routes, *metrics.routes, *resources.routes]
+    routes: list[Endpoint] = [
+        *health.routes,
+        *metrics.routes,
+        *resources.routes,
+        *responses.routes,
+        *conversations.routes,
+    ]
 
     async def describe(request: Request) -> Response:
         """Return this document."""

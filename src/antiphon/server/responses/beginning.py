@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 from starlette.requests import Request
 
 from antiphon.adapters import registry
-from antiphon.adapters.base import Parsed
+from antiphon.adapters.base import Parsed, Rendering
 from antiphon.core.blocks import Message, Role, Status, ToolResult, block_id
 from antiphon.core.commands import StartKey
 from antiphon.core.digests import digest
-from antiphon.core.ids import ResponseId, TenantId
+from antiphon.core.ids import MessageId, ResponseId
 from antiphon.core.records import Response
-from antiphon.core.sequence import SequenceRejected
 from antiphon.engine.asking import Terms, terms
 from antiphon.engine.engine import Engine
 from antiphon.engine.responding import Moved, Opening, begin, bring, placed
-from antiphon.errors import Conflict, InvalidInput, NotFound
+from antiphon.errors import Conflict, InvalidInput, SequenceRejected
 from antiphon.server.body import engine_of
-from antiphon.server.idempotency import start_key
 from antiphon.server.principals import Principal, Right, principal_of
 from antiphon.server.responses.ground import (
     Ground,
@@ -31,13 +29,14 @@ from antiphon.server.responses.ground import (
     of_nothing,
     of_response,
 )
-from antiphon.server.responses.request import Create, in_their_words
+from antiphon.server.responses.request import Asked, Create, in_their_words
 from antiphon.server.scope import view_of
+from antiphon.server.starting import alone, start_key
 
 RETRY_KEPT_MS: Final = 10 * 60 * 1000
 RETRY_COUNT: Final = "x-stainless-retry-count"
-WHEN_BUSY: Final = "antiphon-when-busy"
 TRIES: Final = 3
+BYTES_PER_TOKEN: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +72,34 @@ async def begun(request: Request, body: Create) -> Response:
         stored=body.store is not False,
         key=key.key,
         attach=key.attach,
+        alone=alone(request),
     )
     for _ in range(TRIES):
         ground = await _ground(request, body, principal, parsed)
-        await _may_wait(request, engine, ground)
         try:
             return await _begun_on(engine, ground, opening, kept, parsed)
         except Moved:
             continue
-    raise Conflict(
-        "Others are at work here. Try again.", code="conversation_busy", retryable=True
-    )
+    raise Conflict("Others are at work here. Try again.", code="conversation_busy", retryable=True)
+
+
+async def counted(request: Request, body: Asked) -> int:
+    """Return how many tokens a request would send, at most: by the bytes of what is rendered.
+
+    A token of the models that we know has three bytes or more on average, in any language.
+
+    Raises:
+        AntiphonError: It could not be sent at all.
+    """
+    engine, principal = engine_of(request), principal_of(request)
+    parsed = body.parsed()
+    create = Create(**{name: getattr(body, name) for name in Asked.__struct_fields__})
+    profile = engine.world.settings.models.get(body.model).profile
+    kept = await terms(engine.world, principal.tenant, create.ask(parsed, profile))
+    ground = await _ground(request, create, principal, parsed)
+    nodes = placed(engine, ground.row, ground.parent, parsed.messages[_leading(parsed) :])
+    rendering = await _rendered(engine, ground, ground.parent, kept, nodes, {})
+    return -(-sum(map(len, rendering.request.chunks)) // BYTES_PER_TOKEN)
 
 
 def _previous(body: Create) -> ResponseId | None:
@@ -138,35 +154,23 @@ async def _ground(request: Request, body: Create, principal: Principal, parsed: 
     return of_nothing(engine, principal.tenant)
 
 
-async def _may_wait(request: Request, engine: Engine, ground: Ground) -> None:
-    """Refuse to queue where the client asked for that."""
-    word = request.headers.get(WHEN_BUSY, "queue").strip().lower()
-    if word not in ("queue", "refuse"):
-        raise InvalidInput(
-            "What to do when the conversation is busy is queue or refuse.",
-            code="bad_header",
-            at=WHEN_BUSY,
-        )
-    if word == "refuse" and ground.row.slot is not None:
-        raise Conflict(
-            "The conversation is at work, and the request asked not to be queued.",
-            code="conversation_busy",
-        )
-
-
 def _outputs(parsed: Parsed) -> list[tuple[ToolResult, str]]:
     """Return the results that the input begins with, each with its place."""
     outputs: list[tuple[ToolResult, str]] = []
     for message in parsed.messages:
         if message.role is not Role.TOOL:
             break
-        outputs += [(r, parsed.places.get(block_id(message.id, n), message.id)) for n, r in enumerate(message.results)]
+        outputs += [
+            (r, parsed.places.get(block_id(message.id, n), message.id))
+            for n, r in enumerate(message.results)
+        ]
     return outputs
 
 
 async def _begun_on(
     engine: Engine, ground: Ground, opening: Opening, kept: Terms, parsed: Parsed
 ) -> Response:
+    _check_options(kept)
     outputs = _outputs(parsed)
     check_outputs(ground, outputs)
     rest = parsed.messages[_leading(parsed) :]
@@ -177,15 +181,11 @@ async def _begun_on(
     nodes = placed(engine, ground.row, parent, said)
     places = _places(nodes, rest, parsed.places)
     if outputs and ground.waiting is not None:
-        await _check_options(kept)
         results = [result for result, _ in outputs]
         return await bring(engine, ground.row, opening, kept, ground.waiting, results, nodes)
     if ground.settled:
-        await _check_line(engine, ground, parent, kept, nodes, places)
-    else:
-        await _check_options(kept)
-    settled_now = ground.settled or len(nodes) > 1
-    if not ground.settled and settled_now:
+        await _rendered(engine, ground, parent, kept, nodes, places)
+    elif len(nodes) > 1:
         raise Conflict(
             "The conversation is at work; several items can be added once it rests.",
             code="conversation_busy",
@@ -229,7 +229,7 @@ def _places(
     return found
 
 
-async def _check_options(kept: Terms) -> None:
+def _check_options(kept: Terms) -> None:
     """Refuse options that the model's dialect cannot say."""
     adapter = registry.get(kept.policy.profile, kept.policy.facts)
     try:
@@ -241,16 +241,43 @@ async def _check_options(kept: Terms) -> None:
     raise told
 
 
-async def _check_line(
+async def _rendered(
     engine: Engine,
     ground: Ground,
-    parent: object,
+    parent: MessageId | None,
     kept: Terms,
     nodes: Sequence[Message],
     places: Mapping[str, str],
-) -> None:
-    """Refuse what could never be sent, at its place in the request.
+) -> Rendering:
+    """Render the line as it will stand, so that what could never be sent is refused here.
 
     Raises:
-        SequenceRejected: The findings say why.
+        SequenceRejected: The findings say why, each at its place in the request.
     """
+    world = engine.world
+    adapter = registry.get(kept.policy.profile, kept.policy.facts)
+    key = await world.store.tenant_key(ground.row.tenant)
+    if parent is None:
+        line = adapter.line(kept.policy, kept.tools, key=key, conversation=ground.row.id)
+    else:
+        warm = await world.lines.line(
+            ground.row,
+            parent,
+            adapter=adapter,
+            policy=kept.policy,
+            tools=kept.tools,
+            policy_digest=kept.options.policy_digest,
+            toolset_digest=kept.options.toolset_digest,
+            key=key,
+        )
+        line = warm.copy()
+    for node in nodes:
+        line.feed(node)
+    try:
+        return line.finish()
+    except SequenceRejected as error:
+        findings = [
+            msgspec.structs.replace(finding, at=places.get(finding.at, finding.at))
+            for finding in error.findings
+        ]
+    raise SequenceRejected(findings)

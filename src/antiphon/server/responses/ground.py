@@ -9,22 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from antiphon.core.blocks import Message, Role, ToolResult
 from antiphon.core.ids import CallId, MessageId, TenantId
 from antiphon.core.placement import refuses_new_text
 from antiphon.core.records import TERMINAL_CALL, Call, Conversation, Run, RunStatus
-from antiphon.core.tree import last_closed_point, open_calls
+from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
 from antiphon.engine.engine import Engine
 from antiphon.engine.responding import foreseen
 from antiphon.errors import Conflict, NotFound, Refused
 from antiphon.server.responses.output import is_clients
 from antiphon.server.responses.reading import find, so_far
-
-NEAR: Final = 16
-"""How much of a line is read to find its last calls; the whole line where that is not enough."""
+from antiphon.server.responses.write import Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +46,11 @@ class Ground:
     calls: Mapping[CallId, Call] = field(default_factory=dict)
     answered: Message | None = None
 
+    @property
+    def ends_in_calls(self) -> bool:
+        """Whether nothing but outputs can go here."""
+        return any(call.message == self.parent for call in self.calls.values())
+
 
 def of_nothing(engine: Engine, tenant: TenantId) -> Ground:
     """Return the ground of a request that goes on from nothing: a new conversation."""
@@ -61,7 +63,7 @@ async def of_conversation(engine: Engine, row: Conversation, *, outputs: bool) -
     `outputs` says that results come first: then the calls that they are for are looked up.
     """
     store = engine.world.store
-    waiting = [run for run in await store.runs(row.id, {RunStatus.WAITING})]
+    waiting = await store.runs(row.id, {RunStatus.WAITING})
     if row.head is None or not (waiting or outputs):
         return Ground(row=row, settled=row.head is None and not await _busy(engine, row))
     path = visible(await store.path(row.id, row.head), row.deletions)
@@ -113,9 +115,8 @@ async def of_response(engine: Engine, tenant: TenantId, previous: str) -> Ground
         )
     store = engine.world.store
     row = await store.conversation(known.response.conversation)
-    ended_well = stretch.code is None or stretch.last is not None
-    last = stretch.last if ended_well and not _failed(stretch.status) else None
-    if last is None:
+    last = stretch.last
+    if last is None or stretch.status in (Status.FAILED, Status.CANCELLED):
         return await _closed_point(engine, row, run)
     message = await store.message(row.id, last)
     calls = await _calls(engine, row, message) if message.calls else {}
@@ -128,10 +129,6 @@ async def of_response(engine: Engine, tenant: TenantId, previous: str) -> Ground
     if run.status is RunStatus.CANCELED and (answered is None or answered.id == run.leaf):
         return await _closed_point(engine, row, run, calls, answered)
     return Ground(row=row, parent=last, calls=calls, answered=answered)
-
-
-def _failed(status: str) -> bool:
-    return status in ("failed", "cancelled")
 
 
 async def _closed_point(
@@ -188,27 +185,16 @@ def check_outputs(ground: Ground, outputs: Sequence[tuple[ToolResult, str]]) -> 
                 code="duplicate_tool_result",
                 at=at,
             )
-    missing = [
+    needed = [
         call.call_id
         for call in ground.calls.values()
-        if is_clients(call)
-        and call.call_id not in seen
-        and (outputs or call.state not in TERMINAL_CALL or ground.answered is None)
+        if is_clients(call) and not (ground.waiting and call.state in TERMINAL_CALL)
     ]
-    if missing and (outputs or ground.waiting or _still_open(ground)):
+    missing = [call_id for call_id in needed if call_id not in seen]
+    if missing and (outputs or ground.ends_in_calls):
         raise Refused(
             "Calls wait for their outputs; bring each of them once, or cancel the response. "
             f"Open: {', '.join(missing)}.",
             code="missing_tool_result",
             at="input",
         )
-
-
-def _still_open(ground: Ground) -> bool:
-    """Whether the line that the request named ends in calls, whatever came of them elsewhere."""
-    return bool(ground.calls) and ground.parent is not None and any(
-        call.message == ground.parent for call in ground.calls.values()
-    )
-
-
-__all__ = ["Ground", "check_outputs", "of_conversation", "of_nothing", "of_response", "open_calls"]

@@ -7,7 +7,7 @@ what the reader has already is left out by its number.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
@@ -73,16 +73,12 @@ async def so_far(engine: Engine, known: Known) -> Stretch:
     """Return how far a response has come, by what is durable."""
     writer = Writer(known.run.id, known.describe)
     seq = known.response.since
-    while not writer.stretch.over:
-        rows = await engine.world.store.events(known.response.conversation, seq)
+    while rows := await engine.world.store.events(known.response.conversation, seq):
         for row in rows:
             event = decode_event(row.data)
-            for _ in writer.tell(event, row.at_ms, **await _belongings(engine, known, event)):
-                pass
+            writer.read(event, row.at_ms, **await _belongings(engine, known, event))
             if writer.stretch.over:
-                break
-        if not rows:
-            break
+                return writer.stretch
         seq = rows[-1].seq
     return writer.stretch
 
@@ -106,6 +102,7 @@ async def follow(
     stream = engine.follow(known.response.conversation, known.response.since)
     try:
         async for item in stream:
+            told: Iterator[Event] = iter(())
             match item:
                 case Preview():
                     told = writer.show(item)
@@ -114,7 +111,6 @@ async def follow(
                     told = writer.tell(event, at_ms, **belongings)
                 case CaughtUp():
                     writer.fine = False
-                    continue
             for one in told:
                 yield one
             if writer.stretch.over:
@@ -142,8 +138,7 @@ async def ended(engine: Engine, known: Known) -> Stretch:
                 if isinstance(event, events.RunChanged) and event.run == known.run.id:
                     unknown = event.status is RunStatus.UNKNOWN
                 belongings = await _belongings(engine, known, event)
-                for _ in writer.tell(event, item.at_ms, **belongings):
-                    pass
+                writer.read(event, item.at_ms, **belongings)
     except TimeoutError:
         raise unknown_outcome(known) from None
     finally:

@@ -59,9 +59,7 @@ class Asked(Body, frozen=True, kw_only=True, omit_defaults=True):
             SequenceRejected: An item cannot be one at all.
             InvalidInput: `unsupported_parameter`: what we cannot carry.
         """
-        parsed = parse(
-            {"input": self.input, "tools": self.tools, "tool_choice": self.tool_choice}
-        )
+        parsed = parse({"input": self.input, "tools": self.tools, "tool_choice": self.tool_choice})
         if parsed.findings:
             raise SequenceRejected(parsed.located(parsed.findings))
         for place in parsed.uncarried:

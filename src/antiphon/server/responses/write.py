@@ -223,6 +223,18 @@ class Writer:
             case _:
                 pass
 
+    def read(
+        self,
+        event: DurableEvent,
+        at_ms: int,
+        *,
+        message: Message | None = None,
+        calls: Mapping[CallId, Call] | None = None,
+    ) -> None:
+        """Take a durable event, and tell nobody: only `stretch` is wanted."""
+        for _ in self.tell(event, at_ms, message=message, calls=calls):
+            pass
+
     def show(self, preview: Preview) -> Iterator[Event]:
         """Take a piece of preview; yield what the reader is told of it.
 

@@ -1,0 +1,198 @@
+"""The Responses API, one function a call."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response
+
+from antiphon.core.commands import DeleteResponse
+from antiphon.core.events import CallChanged, decode_event
+from antiphon.core.ledger import result_of
+from antiphon.core.records import RunStatus
+from antiphon.engine.engine import Engine
+from antiphon.errors import InvalidInput
+from antiphon.server.body import Query, answer, decoded, engine_of, queried
+from antiphon.server.endpoints import Endpoint
+from antiphon.server.principals import Right, principal_of
+from antiphon.server.responses.beginning import begun, counted
+from antiphon.server.responses.items import Listing, all_items, output_json, page_of
+from antiphon.server.responses.output import Json
+from antiphon.server.responses.reading import Known, ended, find, follow, known, so_far
+from antiphon.server.responses.request import Asked, Create
+from antiphon.server.responses.write import NOTHING_TOLD, Event, Status, Stretch
+from antiphon.server.sse import EventStream, Streams, frame
+
+PATH: Final = "/v1/responses"
+ONE: Final = PATH + "/{response}"
+WITHDRAW: Final = "antiphon-withdraw"
+"""A client that says 1 can take back what it has shown, and is told the text that follows."""
+
+
+class Retrieve(Query, frozen=True, kw_only=True):
+    """How a response is to be had."""
+
+    stream: bool = False
+    starting_after: Annotated[int, Meta(ge=0)] | None = None
+    include_obfuscation: bool = False
+
+
+async def _create(request: Request) -> Response:
+    """Start a response, and answer with its end, its events, or at once."""
+    body = await decoded(request, Create)
+    engine = engine_of(request)
+    own = await known(engine, principal_of(request).tenant, await begun(request, body))
+    if body.stream:
+        return _streamed(request, engine, own)
+    if body.background:
+        return answer(own.describe(await so_far(engine, own)))
+    return answer(own.describe(await ended(engine, own)))
+
+
+async def _retrieve(request: Request) -> Response:
+    """Return a response as it stands, or its events after a number."""
+    query = _retrieval(request)
+    engine, own = await _found(request)
+    if query.stream:
+        after = query.starting_after
+        # A reader that does not say what it has may drop it by itself, number by number.
+        fine = after is None
+        return _streamed(
+            request, engine, own, after=NOTHING_TOLD if after is None else after, fine=fine
+        )
+    return answer(own.describe(await _now(engine, own)))
+
+
+def _retrieval(request: Request) -> Retrieve:
+    """Return the query, without the lists that SDKs add to it."""
+    given = {k: v for k, v in request.query_params.items() if not k.startswith("include[")}
+    given.pop("include", None)
+    try:
+        query = msgspec.convert(given, Retrieve, strict=False)
+    except msgspec.ValidationError as error:
+        told = InvalidInput(f"{error}.", code="bad_query")
+    else:
+        return query
+    raise told
+
+
+async def _cancel(request: Request) -> Response:
+    """Cancel a response that is at work or waits; what has ended stays as it is."""
+    engine, own = await _found(request)
+    newest = (await engine.world.store.responses(own.run.conversation, own.run.id))[-1]
+    if newest.id == own.response.id:
+        await engine.cancel(own.run.conversation, own.run.id)
+        own = await known(engine, principal_of(request).tenant, own.response)
+    return answer(own.describe(await _now(engine, own)))
+
+
+async def _delete(request: Request) -> Response:
+    """Answer for a response no longer; the conversation keeps what was said."""
+    engine, own = await _found(request)
+    await engine.world.store.do(
+        DeleteResponse(
+            conversation=own.run.conversation,
+            now_ms=engine.world.clock.now_ms(),
+            response=own.response.id,
+        )
+    )
+    return answer({"id": own.response.id, "object": "response", "deleted": True})
+
+
+async def _input_items(request: Request) -> Response:
+    """List the items that a response's request brought."""
+    listing = queried(request, Listing)
+    engine, own = await _found(request)
+    store, conversation = engine.world.store, own.run.conversation
+    messages = []
+    for name in own.response.input:
+        waiting = await store.run_input(conversation, own.run.id) if name == own.run.input else None
+        messages.append(waiting or await store.message(conversation, name))
+    row = await store.conversation(conversation)
+    items = [*await _outputs(engine, own), *await all_items(engine, row, messages)]
+    return answer(page_of(items, listing))
+
+
+async def _outputs(engine: Engine, own: Known) -> list[Json]:
+    """Return the outputs that a response began with: the first that its events tell of."""
+    store, conversation = engine.world.store, own.run.conversation
+    brought: list[Json] = []
+    for row in await store.events(conversation, own.response.since):
+        event = decode_event(row.data)
+        if not isinstance(event, CallChanged):
+            break
+        call = next(
+            c for c in await store.calls(conversation, event.run) if c.call_id == event.call
+        )
+        brought.append(output_json(result_of(call), f"{call.message}.o{call.order}"))
+    return brought
+
+
+async def _count(request: Request) -> Response:
+    """Count the tokens of what a request would send: an upper estimate, by its size."""
+    body = await decoded(request, Asked)
+    return answer({"object": "response.input_tokens", "input_tokens": await counted(request, body)})
+
+
+# Shared by them.
+
+
+async def _found(request: Request) -> tuple[Engine, Known]:
+    engine = engine_of(request)
+    tenant = principal_of(request).tenant
+    return engine, await find(engine, tenant, request.path_params["response"])
+
+
+async def _now(engine: Engine, own: Known) -> Stretch:
+    """Return how a response stands: as it ended, or canceled since, while it waited."""
+    stretch = await so_far(engine, own)
+    if stretch.status is Status.COMPLETED and own.run.status is RunStatus.CANCELED:
+        newest = (await engine.world.store.responses(own.run.conversation, own.run.id))[-1]
+        if newest.id == own.response.id:
+            return replace(stretch, status=Status.CANCELLED, code=own.run.error_code)
+    return stretch
+
+
+def _streamed(
+    request: Request,
+    engine: Engine,
+    own: Known,
+    *,
+    after: int = NOTHING_TOLD,
+    fine: bool = False,
+) -> EventStream:
+    streams = request.app.state.streams
+    assert isinstance(streams, Streams)
+    events = follow(
+        engine,
+        own,
+        after=after,
+        takes_withdrawals=request.headers.get(WITHDRAW) == "1",
+        fine=fine,
+    )
+    return EventStream(_frames(events), streams, engine.world.settings)
+
+
+async def _frames(events: AsyncGenerator[Event, None]) -> AsyncGenerator[bytes, None]:
+    try:
+        async for event in events:
+            yield frame(msgspec.json.encode(event.as_json()), event=event.type)
+    finally:
+        await events.aclose()
+
+
+routes: Final = [
+    Endpoint("POST", PATH, _create, body=Create, answer=dict[str, Any]),
+    Endpoint(
+        "POST", PATH + "/input_tokens", _count, body=Asked, answer=dict[str, Any], right=Right.READ
+    ),
+    Endpoint("GET", ONE, _retrieve, query=Retrieve, answer=dict[str, Any]),
+    Endpoint("DELETE", ONE, _delete, answer=dict[str, Any]),
+    Endpoint("POST", ONE + "/cancel", _cancel, answer=dict[str, Any]),
+    Endpoint("GET", ONE + "/input_items", _input_items, query=Listing, answer=dict[str, Any]),
+]
