@@ -199,13 +199,14 @@ async def routing_fault(request: Request, error: Exception) -> Response:
 
 
 def _methods(request: Request) -> set[str]:
-    """Return every method that the path takes; the router tells of one route's only."""
-    return {
-        method
-        for route in request.app.routes
-        if isinstance(route, Route) and route.path_regex.match(request.url.path)
-        for method in route.methods or ()
-    }
+    """Return every method that the path takes; the router tells of one route's only.
+
+    A path that is written out is no id, though it would fit where one stands.
+    """
+    path = request.url.path
+    routes = [r for r in request.app.routes if isinstance(r, Route) and r.path_regex.match(path)]
+    exact = [route for route in routes if route.path == path]
+    return {method for route in exact or routes for method in route.methods or ()}
 
 
 class Faults:

@@ -139,4 +139,6 @@ def _right(endpoint: Endpoint) -> str:
 def _name(endpoint: Endpoint) -> str:
     parts = [part for part in endpoint.path.split("/") if part and part not in ("antiphon", "v1")]
     words = [part.strip("{}").replace(".", "_") for part in parts]
+    if endpoint.path.startswith(OPENAI):
+        words.insert(0, "openai")
     return "_".join([endpoint.method.lower(), *words])

@@ -19,6 +19,9 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 
 NAME: Final = "rehearsal"
+LONG_WORD: Final = 4
+"""How long a word of a tool's name has to be for a question to mean the tool by it."""
+
 LABEL: Final = "Rehearsal model: "
 
 
@@ -201,7 +204,7 @@ def _reply(request: _Request, seen: int) -> _Said | Answer:
         return _use_results(request)
     obey = WORDS.get(word.lower())
     if obey is None:
-        return _forced_call(request) or _echo(request, asked)
+        return _forced_call(request) or _fitting_call(request, asked) or _echo(request, asked)
     if rest == "once" or rest.endswith(" once"):
         rest = rest.removesuffix("once").strip()
         if seen:
@@ -263,6 +266,17 @@ def _forced_call(request: _Request) -> _Said | None:
         return None
     schema = _offered(request).get(wanted)
     return None if schema is None else _Said(calls=((wanted, json.dumps(_example(schema))),))
+
+
+def _fitting_call(request: _Request, asked: str) -> _Said | None:
+    """Return a call of the first tool that a question names by a word of its name."""
+    if not asked.endswith("?"):
+        return None
+    words = set(re.findall(r"\w+", asked.lower()))
+    for name, schema in _offered(request).items():
+        if words & {word for word in name.lower().split("_") if len(word) >= LONG_WORD}:
+            return _Said(calls=((name, json.dumps(_example(schema))),))
+    return None
 
 
 def _offered(request: _Request) -> dict[str, dict[str, Any]]:

@@ -187,7 +187,7 @@ async def _frames(events: AsyncGenerator[Event, None]) -> AsyncGenerator[bytes, 
 
 
 routes: Final = [
-    Endpoint("POST", PATH, _create, body=Create, answer=dict[str, Any]),
+    Endpoint("POST", PATH, _create, body=Create, answer=dict[str, Any], starts=True),
     Endpoint(
         "POST", PATH + "/input_tokens", _count, body=Asked, answer=dict[str, Any], right=Right.READ
     ),
