@@ -16,7 +16,6 @@ from antiphon.core.blocks import Role, Status
 from antiphon.core.commands import Accept, Command, PlaceRun, StartKey
 from antiphon.core.ids import ConversationId, Digest, NodeId
 from antiphon.core.records import OPEN_RUN, Run
-from antiphon.core.asking import Ask
 from antiphon.engine.assembly import open_world
 from antiphon.engine.engine import Engine
 from antiphon.engine.lines import LineCache

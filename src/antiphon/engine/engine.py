@@ -7,8 +7,6 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from functools import partial
 from typing import TypeVar
 
-import msgspec
-
 from antiphon.core.asking import Ask, Output
 from antiphon.core.blocks import Block, Message, Origin, Role, Status, Text, default_trust
 from antiphon.core.commands import (
@@ -21,7 +19,6 @@ from antiphon.core.commands import (
     FinishCall,
     KeepCanceled,
     MoveHead,
-    PutContent,
     SetMetadata,
     SetTitle,
     StartKey,
@@ -41,7 +38,6 @@ from antiphon.core.ids import (
     message_id,
 )
 from antiphon.core.ledger import text_result
-from antiphon.core.manifest import Policy, stored_digest
 from antiphon.core.placement import refuses_new_text
 from antiphon.core.records import (
     OPEN_RUN,
@@ -51,7 +47,6 @@ from antiphon.core.records import (
     Conversation,
     Run,
     RunKind,
-    RunOptions,
     RunStatus,
 )
 from antiphon.core.tree import line as visible

@@ -37,8 +37,9 @@ from antiphon.core.ids import (
     TenantId,
 )
 from antiphon.core.records import CallState, Conversation, Response, Run, RunKind, RunStatus
-from antiphon.engine.asking import Terms
-from antiphon.engine.engine import Engine, refusal
+from antiphon.engine.engine import Engine
+from antiphon.engine.refusals import refusal
+from antiphon.engine.terms import Terms
 from antiphon.engine.texts import storable
 
 

@@ -19,16 +19,18 @@ from antiphon.core.commands import (
 )
 from antiphon.core.dispatch import Denied
 from antiphon.core.ids import MessageId
+from antiphon.core.keys import Right
 from antiphon.core.records import OPEN_RUN, Conversation
 from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
-from antiphon.engine.engine import Engine, refusal
+from antiphon.engine.engine import Engine
+from antiphon.engine.refusals import refusal
 from antiphon.engine.responding import foreseen, placed
 from antiphon.engine.texts import storable
 from antiphon.errors import NotFound, SequenceRejected
 from antiphon.server.body import Body, answer, decoded, engine_of, queried
 from antiphon.server.endpoints import Endpoint
-from antiphon.server.principals import Right, principal_of
+from antiphon.server.principals import principal_of
 from antiphon.server.responses.items import Listing, all_items, items_of, page_of
 from antiphon.server.responses.output import Json
 from antiphon.server.responses.request import Metadata, unsupported

@@ -15,13 +15,14 @@ from antiphon.core.blocks import Message, Role, Status, ToolResult, block_id
 from antiphon.core.commands import StartKey
 from antiphon.core.digests import digest
 from antiphon.core.ids import MessageId, ResponseId
+from antiphon.core.keys import Right
 from antiphon.core.records import Response
-from antiphon.engine.asking import Terms, terms
 from antiphon.engine.engine import Engine
 from antiphon.engine.responding import Moved, Opening, begin, bring, placed
+from antiphon.engine.terms import Terms, terms
 from antiphon.errors import Conflict, InvalidInput, SequenceRejected
 from antiphon.server.body import engine_of
-from antiphon.server.principals import Principal, Right, principal_of
+from antiphon.server.principals import Principal, principal_of
 from antiphon.server.responses.ground import (
     Ground,
     check_outputs,

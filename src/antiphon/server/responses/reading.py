@@ -13,11 +13,10 @@ from typing import Final, TypedDict
 
 from antiphon.core import events
 from antiphon.core.blocks import Message
-from antiphon.core.events import DurableEvent, Preview, decode_event
+from antiphon.core.events import CaughtUp, Durable, DurableEvent, Preview, decode_event
 from antiphon.core.ids import CallId, ResponseId, TenantId
 from antiphon.core.records import Call, Response, Run, RunStatus
 from antiphon.engine.engine import Engine
-from antiphon.engine.live import CaughtUp, Durable
 from antiphon.errors import NotFound, OutcomeUnknown
 from antiphon.server.responses.output import Json
 from antiphon.server.responses.request import Create, read_echo

@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from antiphon.adapters.base import Parsed
 from antiphon.adapters.openai_responses.parse import parse
-from antiphon.engine.asking import Ask
+from antiphon.core.asking import Ask
 from antiphon.errors import InvalidInput, SequenceRejected
 from antiphon.server.body import Body
 

@@ -13,13 +13,14 @@ from starlette.responses import Response
 
 from antiphon.core.commands import DeleteResponse
 from antiphon.core.events import CallChanged, decode_event
+from antiphon.core.keys import Right
 from antiphon.core.ledger import result_of
 from antiphon.core.records import RunStatus
 from antiphon.engine.engine import Engine
 from antiphon.errors import InvalidInput
 from antiphon.server.body import Query, answer, decoded, engine_of, queried
 from antiphon.server.endpoints import Endpoint
-from antiphon.server.principals import Right, principal_of
+from antiphon.server.principals import principal_of
 from antiphon.server.responses.beginning import begun, counted
 from antiphon.server.responses.items import Listing, all_items, output_json, page_of
 from antiphon.server.responses.output import Json

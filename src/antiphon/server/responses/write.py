@@ -24,7 +24,8 @@ from antiphon.core.blocks import Message
 from antiphon.core.deltas import Channel
 from antiphon.core.events import DurableEvent, Preview
 from antiphon.core.ids import CallId, MessageId, RunId
-from antiphon.core.records import Call, CallState, RunStatus
+from antiphon.core.loop import APPROVAL_REQUIRED
+from antiphon.core.records import TERMINAL_CALL, Call, RunStatus
 from antiphon.server.responses.output import (
     Asked,
     Item,
@@ -43,8 +44,6 @@ from antiphon.server.responses.output import (
 
 WITHDRAWAL: Final = 1 << 32
 NOTHING_TOLD: Final = -1
-
-TERMINAL_CALL: Final = frozenset({CallState.SUCCESS, CallState.ERROR, CallState.CANCELED})
 
 
 class Status(StrEnum):
@@ -67,6 +66,9 @@ FINAL_EVENT: Final = {
     Status.CANCELLED: "response.failed",
 }
 """There is no event for a response that was canceled: no answer came, and its status says why."""
+
+FOR_PEOPLE: Final = frozenset({"tool_unknown", APPROVAL_REQUIRED})
+"""Codes of a run that waits for a person, not for the client that asked: it is not over for that one."""
 
 CUT: Final = {
     "length": "max_output_tokens",
@@ -275,7 +277,7 @@ class Writer:
                     )
                     self._set_base()
             case RunStatus.WAITING:
-                if code != "tool_unknown":
+                if code not in FOR_PEOPLE:
                     yield from self._end(Status.COMPLETED, None, at_ms)
             case RunStatus.SUCCESS:
                 cut = Status.INCOMPLETE if code in CUT else Status.COMPLETED
