@@ -163,7 +163,7 @@ async def test_nobody_gives_a_right_or_a_tenant_that_is_not_theirs(tmp_path: Pat
 async def test_ids_of_one_tenant_are_like_ids_of_nothing_to_another_on_every_route(
     tmp_path: Path,
 ) -> None:
-    provider = ScriptedProvider(says("Secret."), asks(("call_1", "look", "{}")))
+    provider = ScriptedProvider(says("Secret."), asks(("call_1", "look", "{}")), says("Secret."))
     async with locked(tmp_path / "a.db", provider) as server:
         owner, thief = await server.client("acme"), await server.client("rival")
         ids = await _everything(owner, server.engine)
@@ -195,6 +195,7 @@ async def _everything(client: Client, engine: Engine) -> dict[str, str]:
     await engine.idle(ConversationId(name))
     told = (await client.get(f"{ROOT}/runs/{run}")).json
     key = (await client.post(f"{ROOT}/keys", {"name": "x", "rights": []})).json["id"]
+    response = (await client.post("/v1/responses", {"input": "Secret?"})).json["id"]
     return {
         "conversation": name,
         "run": run,
@@ -202,6 +203,8 @@ async def _everything(client: Client, engine: Engine) -> dict[str, str]:
         "dispatch": told["operations"][0]["manifest"]["operation"],
         "call": told["calls"][0]["call_id"],
         "key": key,
+        "response": response,
+        "item": told["run"]["input"],
     }
 
 

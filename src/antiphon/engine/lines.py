@@ -63,11 +63,13 @@ class LineCache:
         toolset_digest: Digest,
         key: bytes,
         entering: Message | None = None,
+        goes_on: bool = False,
     ) -> RenderedLine:
         """Return the rendered line that ends in `leaf`, ready to be finished.
 
         The caller must not feed it: it is shared with the next dispatch. `entering` is a leaf
-        that is about to be stored; where it then is not, the caller forgets the line.
+        that is about to be stored; where it then is not, the caller forgets the line. Where it
+        `goes_on`, in a copy, the leaf is fed as it stands now, not as it stood when it was sent.
         """
         warm = self._warm.get(conversation.id)
         if (
@@ -77,7 +79,7 @@ class LineCache:
             and warm.deletions == conversation.deletions
         ):
             self._warm.move_to_end(conversation.id)
-            if warm.leaf == leaf:
+            if warm.leaf == leaf and not (goes_on and warm.pending):
                 return warm.line
             new = await self._path(conversation.id, leaf, entering, until=warm.leaf)
             if new and new[0].parent == warm.leaf and _may_follow(warm.pending, new[0]):

@@ -270,6 +270,7 @@ async def _rendered(
             policy_digest=kept.options.policy_digest,
             toolset_digest=kept.options.toolset_digest,
             key=key,
+            goes_on=True,
         )
         line = warm.copy()
     for node in nodes:
