@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-import msgspec
-
 from antiphon.core.manifest import ToolDeclaration
 
 
