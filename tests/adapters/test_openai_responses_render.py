@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from antiphon.adapters import registry
 from antiphon.adapters.base import RenderedLine, Rendering, render
+from antiphon.adapters.openai_responses import OpenAIResponses
 from antiphon.adapters.openai_responses.profile import same_model
 from antiphon.core.blocks import Message, Opaque, Reasoning, Role
 from antiphon.core.manifest import Policy, ToolDeclaration
@@ -69,6 +70,53 @@ def test_a_response_in_the_foreground_can_be_neither_asked_after_nor_repeated() 
 def test_the_common_graph_says_what_its_fixture_says() -> None:
     _, recorded = golden.load(CASES["openai-responses/travel_desk"])
     assert json.loads(recorded) == json.loads((FIXTURES / "openai_responses.json").read_text())
+
+
+# An answer that the provider keeps.
+
+KEEPS = OpenAIResponses({"background": True})
+
+
+@pytest.mark.req("M65", "M66")
+def test_a_response_in_the_background_is_asked_after_and_closing_does_not_end_it() -> None:
+    assert KEEPS.recovery == (Rung.HANDLE, Rung.DEADLINE)
+    assert not KEEPS.closing_ends
+    assert KEEPS.digest != RESPONSES.digest
+
+
+def test_the_handle_names_the_requests_that_ask_after_it() -> None:
+    policy = msgspec.structs.replace(PLAIN, endpoint="http://h:1/v1/")
+    told = [
+        KEEPS.resume(policy, "resp_1", after=4),
+        KEEPS.resume(policy, "resp_1", after=0),
+        KEEPS.resume(policy, "resp_1", after=None),
+        KEEPS.query(policy, "resp_1"),
+        KEEPS.cancel(policy, "resp/1?x"),
+    ]
+    assert [(request.method, request.url, request.body) for request in told] == [
+        ("GET", "http://h:1/v1/responses/resp_1?stream=true&starting_after=4", b""),
+        ("GET", "http://h:1/v1/responses/resp_1?stream=true&starting_after=0", b""),
+        ("GET", "http://h:1/v1/responses/resp_1?stream=true", b""),
+        ("GET", "http://h:1/v1/responses/resp_1", b""),
+        ("POST", "http://h:1/v1/responses/resp%2F1%3Fx/cancel", b""),
+    ]
+    assert [dict(request.headers)["accept"] for request in told] == [
+        *["text/event-stream"] * 3,
+        *["application/json"] * 2,
+    ]
+
+
+def test_what_comes_at_once_is_not_worked_on_in_the_background() -> None:
+    policy = msgspec.structs.replace(PLAIN, stream=False)
+    body = json.loads(rendered(user(), policy=policy, background=True).request.body)
+    assert (body.get("background"), body["store"]) == (None, False)
+
+
+def test_what_is_worked_on_in_the_background_cannot_be_forgotten() -> None:
+    policy = msgspec.structs.replace(PLAIN, extra={"store": raw("false")})
+    with pytest.raises(InvalidInput) as caught:
+        rendered(user(), policy=policy, background=True)
+    assert (caught.value.code, caught.value.at) == ("bad_option", "extra.store")
 
 
 # A line that grows.

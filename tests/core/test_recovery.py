@@ -68,6 +68,15 @@ def test_a_bound_handle_is_asked_first() -> None:
 
 
 @pytest.mark.req("M64")
+def test_a_handle_that_nobody_answers_for_is_passed_over() -> None:
+    unanswered = Witness(closed=True, unanswered=True)
+    kept = (Rung.HANDLE, Rung.DEADLINE)
+    assert decide(kept, unanswered, handle="resp_1", closing_ends=False) == WaitUntil(1_000)
+    late = decide(kept, unanswered, handle="resp_1", now_ms=1_000, closing_ends=False)
+    assert isinstance(late, ConfirmEnded)
+
+
+@pytest.mark.req("M64")
 def test_without_a_handle_the_ladder_falls_to_the_same_bytes_under_the_same_key() -> None:
     assert decide(ALL) == ReplayRequest()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, Self
+from typing import Final, Protocol, Self, runtime_checkable
 
 import msgspec
 
@@ -71,6 +71,18 @@ class Reader(Protocol):
 
     def end(self) -> Iterable[Delta]:
         """Return what the end of the body says."""
+
+
+@runtime_checkable
+class ResumableReader(Reader, Protocol):
+    """A reader that can go on where a connection broke."""
+
+    @property
+    def position(self) -> int | None:
+        """The number of the last event that was read whole, or None where none had a number."""
+
+    def reopen(self, content_type: str) -> None:
+        """Read on from another body, which begins behind `position`; half an event is forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +203,26 @@ class Adapter(Protocol):
             parsed: The request.
             stored: What was kept of the answers before it, as `antiphon lint` takes it.
         """
+
+
+@runtime_checkable
+class Resumable(Protocol):
+    """What an adapter offers beside, whose provider keeps an answer under its handle.
+
+    Whether it keeps that of a given request, `Adapter.recovery` says.
+    """
+
+    def resume(self, policy: Policy, handle: str, *, after: int | None) -> WireRequest:
+        """Return the request for what came behind event `after`, or for all of the answer."""
+
+    def query(self, policy: Policy, handle: str) -> WireRequest:
+        """Return the request for the answer as it stands, in one piece."""
+
+    def cancel(self, policy: Policy, handle: str) -> WireRequest:
+        """Return the request that the provider may stop; what it says to it is of no account."""
+
+    def reader(self, content_type: str, limits: Limits = DEFAULT_LIMITS) -> ResumableReader:
+        """Return a reader for an answer of this content type, no larger than `limits`."""
 
 
 def render(

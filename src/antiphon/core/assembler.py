@@ -133,6 +133,11 @@ class Assembler:
         """Whether the answer can no longer be committed: reading on is a waste."""
         return self._failure is not None
 
+    @property
+    def handle(self) -> str | None:
+        """The provider's name for the response, once it was told."""
+        return self._handle
+
     def feed(self, delta: Delta) -> Piece | None:
         """Take one delta; return the preview that it adds, if any."""
         match delta:

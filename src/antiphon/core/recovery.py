@@ -40,11 +40,13 @@ class Witness:
     `closed` is true for the process that held the socket and has closed it, and for its
     successor on the same machine under the same lock: a dead process holds no socket. For
     anybody else the connection proves nothing. `saw_cut` is true only for the former.
+    `unanswered` says that the provider was asked by the handle, and said nothing of use.
     """
 
     closed: bool = False
     saw_cut: bool = False
     queried_ended: bool = False
+    unanswered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ def next_action(
     for rung in ladder:
         match rung:
             case Rung.HANDLE:
-                if attempt.handle is not None:
+                if attempt.handle is not None and not witness.unanswered:
                     return QueryHandle()
             case Rung.IDEMPOTENT:
                 if now_ms < attempt.deadline_ms:

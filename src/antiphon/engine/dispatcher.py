@@ -8,9 +8,10 @@ known is recorded as UNKNOWN before anything else is tried.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
-from antiphon.adapters.base import RenderedLine
+from antiphon.adapters.base import RenderedLine, Resumable
 from antiphon.core.assembler import Assembler
 from antiphon.core.blocks import Message
 from antiphon.core.commands import Accept, Close, Command, Prepare, PutContent, Retry, Supersede
@@ -19,12 +20,13 @@ from antiphon.core.ids import Digest, MessageId, OperationId
 from antiphon.core.listing import Listed, continued
 from antiphon.core.manifest import Manifest, Purpose, WireRequest, manifest_digest
 from antiphon.core.records import Conversation, Run
+from antiphon.core.recovery import Rung
 from antiphon.engine.control import Control
 from antiphon.engine.entering import Entering
 from antiphon.engine.exchange import Exchange, Outcome
 from antiphon.engine.listing import newest_stored
-from antiphon.engine.live import LiveRun
-from antiphon.engine.settlement import Accepted, Again, Settlement, Stepped
+from antiphon.engine.resuming import Asked, Resuming
+from antiphon.engine.settlement import Accepted, Again, Kept, Settlement, Stepped
 from antiphon.engine.target import Target, Targets, render_manifest
 from antiphon.engine.world import World
 from antiphon.errors import InternalError, InvalidInput, NotFound, SequenceRejected
@@ -49,6 +51,7 @@ class Dispatcher:
         self._world = world
         self._targets = Targets(world)
         self._settlement = Settlement(world)
+        self._resuming = Resuming(world, self._settlement)
 
     async def turn(
         self, run: Run, control: Control, *, tools: bool = True, entering: Entering | None = None
@@ -61,9 +64,36 @@ class Dispatcher:
         bugs come out as exceptions.
         """
         accepted = await self._begin(run, tools=tools, entering=entering)
+        return await self._carry_out(accepted, run, control)
+
+    async def take_up(self, run: Run, control: Control) -> Stepped | None:
+        """Read on what another process left UNKNOWN; None where its provider keeps no answer."""
+        accepted = await self._left_unknown(run)
+        if accepted is None:
+            return None
+        exchange = self._exchange(accepted)
+        kept = Kept(accepted.attempt)
+        settled = await self._read_on(accepted, run, kept, exchange, control, saw_cut=False)
+        if isinstance(settled, Again):
+            return await self._carry_out(await self._accept_again(accepted, settled), run, control)
+        return settled if isinstance(settled, Stepped) else Stepped(settled)
+
+    async def _carry_out(self, accepted: Accepted | Run, run: Run, control: Control) -> Stepped:
+        """Make attempts until one of them is settled."""
         while isinstance(accepted, Accepted):
-            outcome, live = await self._exchange(accepted, run, control)
-            settled = await self._settlement.settle(accepted, outcome, live)
+            exchange = self._exchange(accepted)
+            outcome = await self._call(accepted, run, exchange, control)
+            goes_on = exchange.position is not None and exchange.handle is not None
+            settled = await self._settlement.settle(
+                accepted, outcome, exchange.live, goes_on=goes_on
+            )
+            if isinstance(settled, Kept):
+                settled = await self._read_on(
+                    accepted, run, settled, exchange, control, saw_cut=True
+                )
+            elif control.canceled and exchange.handle is not None:
+                asked = self._asked(accepted, run, saw_cut=True)
+                await self._resuming.stop(asked, exchange.handle)
             if isinstance(settled, Stepped):
                 return settled
             if isinstance(settled, Run):
@@ -269,44 +299,101 @@ class Dispatcher:
             max_calls=run.options.max_tool_calls,
         )
 
+    async def _left_unknown(self, run: Run) -> Accepted | None:
+        """Return the attempt that a run was left UNKNOWN with, where its provider keeps the answer."""
+        store = self._world.store
+        if run.operation is None or run.answer is None:
+            return None
+        attempt = (await store.attempts(run.operation))[-1]
+        if attempt.state is not State.UNKNOWN or attempt.handle is None:
+            return None
+        manifest, _ = await store.manifest(attempt.operation)
+        conversation = await store.conversation(run.conversation)
+        target = await self._targets.of_manifest(manifest, conversation)
+        keeps = Rung.HANDLE in target.adapter.recovery
+        if not keeps or not isinstance(target.adapter, Resumable):
+            return None
+        return Accepted(
+            run=run.id,
+            conversation=run.conversation,
+            attempt=attempt,
+            manifest=manifest,
+            request=target.adapter.resume(target.policy, attempt.handle, after=None),
+            target=target,
+            answer=run.answer,
+            max_calls=run.options.max_tool_calls,
+            resent=attempt.number - 1,
+        )
+
     # On the wire.
 
-    async def _exchange(
-        self, accepted: Accepted, run: Run, control: Control
-    ) -> tuple[Outcome, LiveRun]:
+    def _exchange(self, accepted: Accepted) -> Exchange:
+        """Return an exchange of this attempt that has neither sent nor read anything."""
         world, attempt, target = self._world, accepted.attempt, accepted.target
-        live = world.broker.open(run.conversation, run.id, attempt.generation, accepted.answer)
-        exchange = Exchange(
+        live = world.broker.open(
+            accepted.conversation, accepted.run, attempt.generation, accepted.answer
+        )
+        return Exchange(
             world,
             target.adapter,
-            run.conversation,
+            accepted.conversation,
             attempt,
+            manifest_digest=manifest_digest(target.key, accepted.manifest),
             live=live,
             assembler=Assembler(
                 tools=target.checks,
                 commit_truncated=world.settings.commit_truncated,
-                known_call_ids=world.lines.call_ids(run.conversation),
+                known_call_ids=world.lines.call_ids(accepted.conversation),
                 limits=world.settings.limits,
                 tool_name_pattern=target.adapter.profile.tool_name_pattern,
                 max_output_tokens=target.policy.max_output_tokens,
             ),
             idle_s=world.settings.idle_timeout_s,
         )
-        model = world.settings.models.get(run.options.model)
-        secret = model.api_key
+
+    async def _call(
+        self, accepted: Accepted, run: Run, exchange: Exchange, control: Control
+    ) -> Outcome:
+        region = self._world.settings.models.get(run.options.model).region
         try:
             with control.over(exchange):
-                outcome = await exchange.run(
-                    accepted.request,
-                    api_key=secret.reveal() if secret else None,
-                    region=model.region,
+                return await exchange.run(
+                    accepted.request, api_key=self._api_key(run), region=region
                 )
-                return outcome, live
         except BaseException:
             # This task is being ended, or has a bug. The connection is closed by now; that
             # nobody knows the outcome must be recorded before anything else happens.
-            world.store.submit(self._settlement.lost(accepted, "interrupted", shown=live.shown))
+            shown = exchange.live.shown
+            self._world.store.submit(self._settlement.lost(accepted, "interrupted", shown=shown))
             raise
+
+    async def _read_on(
+        self,
+        accepted: Accepted,
+        run: Run,
+        kept: Kept,
+        exchange: Exchange,
+        control: Control,
+        *,
+        saw_cut: bool,
+    ) -> Stepped | Run | Again:
+        asked = self._asked(accepted, run, saw_cut=saw_cut)
+        settled = await self._resuming.settle(asked, kept, exchange, control)
+        if control.canceled and kept.attempt.handle is not None:
+            await self._resuming.stop(asked, kept.attempt.handle)
+        return settled
+
+    def _asked(self, accepted: Accepted, run: Run, *, saw_cut: bool) -> Asked:
+        return Asked(
+            accepted=accepted,
+            api_key=self._api_key(run),
+            fresh=partial(self._exchange, accepted),
+            saw_cut=saw_cut,
+        )
+
+    def _api_key(self, run: Run) -> str | None:
+        secret = self._world.settings.models.get(run.options.model).api_key
+        return secret.reveal() if secret else None
 
     async def _accept_again(self, accepted: Accepted, again: Again) -> Accepted | Run:
         """Open the next attempt of the same manifest, with the same bytes."""

@@ -7,17 +7,19 @@ outcome means for the conversation is decided by its caller, on the value return
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from antiphon.adapters.base import Adapter, HttpVerdict
+from antiphon.adapters.base import Adapter, HttpVerdict, Reader, ResumableReader
 from antiphon.core.assembler import Answer, Assembler
-from antiphon.core.commands import AnswerOpened, ExtendDeadline, Written
+from antiphon.core.commands import AnswerOpened, BindHandle, ExtendDeadline, Resume, Written
 from antiphon.core.deltas import CallOpened
-from antiphon.core.ids import ConversationId
+from antiphon.core.dispatch import Denied
+from antiphon.core.ids import ConversationId, Digest
 from antiphon.core.manifest import WireRequest
 from antiphon.core.records import Attempt
+from antiphon.core.recovery import Rung
 from antiphon.engine.live import LiveRun
 from antiphon.engine.ports import Cut, NotSent, Reply
 from antiphon.engine.world import World
@@ -37,6 +39,7 @@ class Rejected:
     """A status other than 200, and what the profile makes of it."""
 
     verdict: HttpVerdict
+    status: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,11 @@ class Broken:
 
     code: str
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overtaken:
+    """The attempt was no longer there to be taken up: canceled, or in other hands."""
 
 
 Outcome: TypeAlias = Answered | Rejected | Unsent | Broken
@@ -90,6 +98,11 @@ class Watchdog:
         self._forget()
         self._arm()
 
+    def again(self, length_s: float) -> None:
+        """Watch a further connection of the same attempt: its time runs from now, if it was over."""
+        self._last_ms = self._world.clock.now_ms()
+        self.deadline_ms = max(self.deadline_ms, self._last_ms + int(length_s * 1000))
+
     def __enter__(self) -> asyncio.Timeout:
         self._scope = asyncio.timeout(None)
         self._arm()
@@ -121,7 +134,7 @@ class Watchdog:
 
 
 class Exchange:
-    """One attempt while it is on the wire. Used once."""
+    """One attempt while it is on the wire: sent once, and read on by its handle where it has one."""
 
     def __init__(
         self,
@@ -130,6 +143,7 @@ class Exchange:
         conversation: ConversationId,
         attempt: Attempt,
         *,
+        manifest_digest: Digest,
         live: LiveRun,
         assembler: Assembler,
         idle_s: float,
@@ -138,14 +152,31 @@ class Exchange:
         self._adapter = adapter
         self._conversation = conversation
         self._attempt = attempt
+        self._manifest_digest = manifest_digest
         self._assembler = assembler
+        self._keeps = Rung.HANDLE in adapter.recovery
+        self._bound = attempt.handle
+        self._reader: Reader | None = None
         self._left = False
+        self.taken_up = False  # whether it is STREAMING by its handle, as far as we know
         self.live = live
         self.watchdog = Watchdog(world, idle_s=idle_s, deadline_ms=attempt.deadline_ms)
 
     def cancel(self, grace_s: float) -> None:
         """The run was canceled: read on for `grace_s`, then hang up; what has not left stays."""
         self.watchdog.cancel(grace_s if self._left else 0.0)
+
+    @property
+    def handle(self) -> str | None:
+        """The handle that the answer is kept under, where its provider keeps it."""
+        return self._bound
+
+    @property
+    def position(self) -> int | None:
+        """The event behind which it can be read on, or None where it has to be read anew."""
+        if isinstance(self._reader, ResumableReader) and not self._assembler.failed:
+            return self._reader.position
+        return None
 
     async def run(
         self, request: WireRequest, *, api_key: str | None, region: str | None = None
@@ -157,6 +188,32 @@ class Exchange:
         """
         if self._world.clock.now_ms() >= self._attempt.deadline_ms:
             return Unsent("deadline", "The attempt's time was over before it was sent.")
+        outcome = await self._send(request, api_key, self._written, self._opened, region)
+        assert not isinstance(outcome, Overtaken)
+        return outcome
+
+    async def resume(self, request: WireRequest, *, api_key: str | None) -> Outcome | Overtaken:
+        """Ask for the answer, or for what is left of it, by its handle, and read on.
+
+        The attempt is ours again once the provider has begun to answer. After `Overtaken` it
+        is not, and nothing was read.
+        """
+        self.watchdog.again(self._world.settings.deadline_s)
+        return await self._send(request, api_key, self._asking, self._resumed)
+
+    async def look(self, request: WireRequest, *, api_key: str | None) -> Outcome | Overtaken:
+        """Ask for the answer as it stands. The attempt stays UNKNOWN, whatever comes."""
+        self.watchdog.again(self._world.settings.deadline_s)
+        return await self._send(request, api_key, self._asking, self._read)
+
+    async def _send(
+        self,
+        request: WireRequest,
+        api_key: str | None,
+        on_written: Callable[[], None],
+        read: Callable[[Reply], Awaitable[Outcome | Overtaken]],
+        region: str | None = None,
+    ) -> Outcome | Overtaken:
         reply: Reply | None = None
         try:
             with self.watchdog as scope:
@@ -167,9 +224,13 @@ class Exchange:
                         request,
                         api_key=api_key,
                         connect_timeout_s=self._world.settings.connect_timeout_s,
-                        on_written=self._written,
+                        on_written=on_written,
                     )
-                    return await self._read(reply)
+                    if reply.status == 200:
+                        return await read(reply)
+                    body, now_ms = await _error_body(reply), self._world.clock.now_ms()
+                    verdict = self._adapter.classify(reply.status, reply.headers, body, now_ms)
+                    return Rejected(verdict, reply.status)
         except NotSent as error:
             return Unsent(error.code, str(error))
         except Cut as error:
@@ -180,11 +241,7 @@ class Exchange:
             if reply is not None:
                 await reply.close()
 
-    async def _read(self, reply: Reply) -> Outcome:
-        if reply.status != 200:
-            body = await _error_body(reply)
-            now_ms = self._world.clock.now_ms()
-            return Rejected(self._adapter.classify(reply.status, reply.headers, body, now_ms))
+    async def _opened(self, reply: Reply) -> Outcome:
         self._world.store.submit(
             AnswerOpened(
                 conversation=self._conversation,
@@ -194,9 +251,25 @@ class Exchange:
                 fence=self._world.fence,
             )
         )
-        reader = self._adapter.reader(
-            reply.headers.get("content-type", ""), self._world.settings.limits
+        return await self._read(reply)
+
+    async def _resumed(self, reply: Reply) -> Outcome | Overtaken:
+        resumed = await self._world.store.do(
+            Resume(
+                conversation=self._conversation,
+                now_ms=self._world.clock.now_ms(),
+                operation=self._attempt.operation,
+                generation=self._attempt.generation,
+                fence=self._world.fence,
+            )
         )
+        if isinstance(resumed, Denied):
+            return Overtaken()
+        self.taken_up = True
+        return await self._read(reply)
+
+    async def _read(self, reply: Reply) -> Outcome:
+        reader = self._reader_of(reply)
         assembler, live = self._assembler, self.live
         cut: Cut | None = None
         try:
@@ -211,6 +284,8 @@ class Exchange:
                         grown = True
                     elif type(delta) is CallOpened:
                         live.call_opened(delta.block)
+                if self._keeps and self._bound is None:
+                    self._bind()
                 if grown:
                     self._world.broker.publish(live)
                 if assembler.failed:
@@ -221,6 +296,36 @@ class Exchange:
         for delta in reader.end():
             assembler.feed(delta)
         return Answered(assembler.end(cut=cut.code if cut else None))
+
+    def _reader_of(self, reply: Reply) -> Reader:
+        """Return the reader of the attempt: the one that has read its beginning, if any has."""
+        content_type = reply.headers.get("content-type", "")
+        if self.position is not None and isinstance(self._reader, ResumableReader):
+            self._reader.reopen(content_type)
+            return self._reader
+        self._reader = self._adapter.reader(content_type, self._world.settings.limits)
+        return self._reader
+
+    def _bind(self) -> None:
+        """Record the handle the moment that it is known: a process that dies now leaves it."""
+        self._bound = self._assembler.handle
+        if self._bound is None:
+            return
+        self._world.store.submit(
+            BindHandle(
+                conversation=self._conversation,
+                now_ms=self._world.clock.now_ms(),
+                operation=self._attempt.operation,
+                generation=self._attempt.generation,
+                manifest_digest=self._manifest_digest,
+                handle=self._bound,
+            )
+        )
+
+    def _asking(self) -> None:
+        if self.watchdog.canceled:
+            raise NotSent("canceled", "The run was canceled.")
+        self._left = True
 
     def _written(self) -> None:
         if self.watchdog.canceled:

@@ -21,7 +21,7 @@ from antiphon.core.commands import (
     WaitRun,
 )
 from antiphon.core.dispatch import Denied, State
-from antiphon.core.ids import ConversationId, MessageId, RunId
+from antiphon.core.ids import ConversationId, MessageId, OperationId, RunId
 from antiphon.core.placement import CannotPlace, PlaceAt, StayQueued, place
 from antiphon.core.records import (
     OPEN_RUN,
@@ -41,7 +41,7 @@ from antiphon.engine.entering import Entering, input_enters, results_enter, with
 from antiphon.engine.startup import settle_unknown
 from antiphon.engine.tools.executor import Executor
 from antiphon.engine.world import World
-from antiphon.errors import InternalError
+from antiphon.errors import InternalError, InvalidInput, NotFound
 
 LOOK_AGAIN_MS: Final = 5_000
 """Pause between two questions about a call of unknown fate."""
@@ -72,6 +72,7 @@ class Worker:
         self._strays = strays
         self._wake_at = wake_at
         self._controls: dict[RunId, Control] = {}
+        self._asked: set[OperationId | None] = set()
         self._leaving = False
 
     def leave(self) -> None:
@@ -127,6 +128,8 @@ class Worker:
         if conversation.slot is not None:
             held = next((run for run in runs if run.id == conversation.slot), None)
             if held is not None and held.status is RunStatus.UNKNOWN:
+                if self._world.owns(held) and held.operation not in self._asked:
+                    return held  # its provider may keep the answer: `_drive` asks
                 await self._await_deadline(held)
             return await self._claimed(held) if held else None
         for run in runs:
@@ -250,6 +253,10 @@ class Worker:
     async def _drive(self, found: Run | Entering, control: Control) -> None:
         store, functions = self._world.store, frozenset(self._world.functions)
         run, entering = (found.run, found) if isinstance(found, Entering) else (found, None)
+        if run.status is RunStatus.UNKNOWN:
+            run, entering = await self._taken_up(run, control)
+            if not self._world.owns(run):
+                return
         while run.status is RunStatus.PENDING and not control.canceled:
             calls = [] if entering else await self._open_step(run)
             step = loop.next_step(run, calls, functions)
@@ -286,6 +293,21 @@ class Worker:
                     return
                 case _:
                     assert_never(step)
+
+    async def _taken_up(self, run: Run, control: Control) -> tuple[Run, Entering | None]:
+        """Read on what was left UNKNOWN, where its provider keeps the answer; once."""
+        self._asked.add(run.operation)
+        try:
+            stepped = await self._dispatcher.take_up(run, control)
+        except (InvalidInput, NotFound):
+            return run, None  # the model, or its key, is not there any more: time will tell
+        if stepped is None:
+            return run, None
+        if stepped.started:
+            return await self._through(
+                stepped.run, control, self._executor.execute, stepped.started
+            )
+        return stepped.run, None
 
     async def _wait(self, run: Run, end_code: str | None) -> None:
         await self._world.store.do(

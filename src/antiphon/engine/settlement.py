@@ -81,6 +81,13 @@ class Again:
 
 
 @dataclass(frozen=True, slots=True)
+class Kept:
+    """The outcome is unknown, and the provider keeps the answer under the attempt's handle."""
+
+    attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
 class Stepped:
     """The run as it stands after a model call.
 
@@ -92,8 +99,8 @@ class Stepped:
     started: tuple[Call, ...] = ()
 
 
-Settled: TypeAlias = Stepped | Run | Again
-"""The run as it then stands, or word that its operation may be tried again."""
+Settled: TypeAlias = Stepped | Run | Again | Kept
+"""The run as it then stands, or word that its operation may be tried again, or asked after."""
 
 
 class Settlement:
@@ -102,11 +109,17 @@ class Settlement:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    async def settle(self, accepted: Accepted, outcome: Outcome, live: LiveRun) -> Settled:
-        """Record what `outcome` means and return how the run goes on."""
+    async def settle(
+        self, accepted: Accepted, outcome: Outcome, live: LiveRun, *, goes_on: bool = False
+    ) -> Settled:
+        """Record what `outcome` means and return how the run goes on.
+
+        `goes_on` says that what was cut can be read on from where it broke: then what was shown
+        of it stands.
+        """
         match outcome:
             case Answered(answer) if answer.committable:
-                return await self._commit(accepted, answer)
+                return await self.commit(accepted, answer)
             case Answered(answer) if answer.definite:
                 return await self._refused(
                     accepted,
@@ -115,20 +128,21 @@ class Settlement:
                     shown=live.shown,
                 )
             case Answered(answer):
-                return await self._unknown(accepted, answer.error or "stream_incomplete", live)
-            case Rejected(verdict) if verdict.definite:
+                code = answer.error or "stream_incomplete"
+                return await self._unknown(accepted, code, live, goes_on=goes_on)
+            case Rejected(verdict=verdict) if verdict.definite:
                 return await self._refused(
                     accepted,
                     code=verdict.code,
                     retryable=verdict.retryable,
                     retry_after_ms=verdict.retry_after_ms,
                 )
-            case Rejected(verdict):
-                return await self._unknown(accepted, verdict.code, live)
+            case Rejected(verdict=verdict):
+                return await self._unknown(accepted, verdict.code, live, goes_on=goes_on)
             case Unsent(code):
                 return await self._refused(accepted, code=code, retryable=True, not_sent=True)
             case Broken(code):
-                return await self._unknown(accepted, code, live)
+                return await self._unknown(accepted, code, live, goes_on=goes_on)
 
     def lost(self, accepted: Accepted, code: str, *, shown: bool) -> Lose:
         """Return the command that says that nobody knows any more."""
@@ -160,7 +174,8 @@ class Settlement:
             raise InternalError(f"A run could not be ended: {done.reason}.", at=run)
         return done
 
-    async def _commit(self, accepted: Accepted, answer: Answer) -> Stepped:
+    async def commit(self, accepted: Accepted, answer: Answer, *, found: bool = False) -> Stepped:
+        """Let a whole answer become canonical; `found` where it was asked for, not streamed."""
         world, attempt, manifest = self._world, accepted.attempt, accepted.manifest
         now_ms = world.clock.now_ms()
         earlier = await self._earlier(accepted) if answer.calls else []
@@ -190,6 +205,7 @@ class Settlement:
             finish=answer.finish,
             then=then_after(calls, paused=answer.paused),
             end_code=end_code,
+            found=found,
         )
         together = await world.store.do_all(commit, *self._starts(accepted, calls))
         if not isinstance(together, Denied):
@@ -338,30 +354,47 @@ class Settlement:
             return Again(wait_ms=wait_ms)
         return await self.end(accepted.run, accepted.conversation, code)
 
-    async def _unknown(self, accepted: Accepted, code: str, live: LiveRun) -> Settled:
+    async def _unknown(
+        self, accepted: Accepted, code: str, live: LiveRun, *, goes_on: bool
+    ) -> Settled:
         """Record that nobody knows, then do what the profile's ladder allows at once."""
-        world, adapter = self._world, accepted.target.adapter
-        lost = await world.store.do(self.lost(accepted, code, shown=live.shown))
+        shown = live.shown and not goes_on
+        lost = await self._world.store.do(self.lost(accepted, code, shown=shown))
         if isinstance(lost, Denied):
             if live.shown:
                 return await self._too_late(accepted, live.text(), lost)
-            return await world.store.run(accepted.conversation, accepted.run)
-        witness = recovery.Witness(closed=True, saw_cut=True)
+            return await self._world.store.run(accepted.conversation, accepted.run)
+        return await self.descend(accepted, lost, recovery.Witness(closed=True, saw_cut=True))
+
+    async def descend(
+        self,
+        accepted: Accepted,
+        unknown: Attempt,
+        witness: recovery.Witness,
+        code: str = "outcome_unknown",
+    ) -> Settled:
+        """Do the next safe thing with an attempt that stands in UNKNOWN.
+
+        Where it is known by then how the attempt ended, `code` says it.
+        """
+        world, adapter = self._world, accepted.target.adapter
         action = recovery.next_action(
-            lost,
+            unknown,
             adapter.recovery,
             witness,
             now_ms=world.clock.now_ms(),
             closing_ends=adapter.closing_ends,
         )
+        if isinstance(action, recovery.QueryHandle):
+            return Kept(unknown)
         if not isinstance(action, recovery.ConfirmEnded):
             return await world.store.run(accepted.conversation, accepted.run)
         ended = await world.store.do(
             End(
                 conversation=accepted.conversation,
                 now_ms=world.clock.now_ms(),
-                operation=lost.operation,
-                generation=lost.generation,
+                operation=unknown.operation,
+                generation=unknown.generation,
                 proof=action.proof,
             )
         )
@@ -370,9 +403,9 @@ class Settlement:
         may = recovery.may_resend(
             world.settings.resend_after_unknown, witness, resent=accepted.resent
         )
-        if may and lost.number <= world.settings.retries:
+        if may and unknown.number <= world.settings.retries:
             return Again(wait_ms=0, after_unknown=True)
-        return await self.end(accepted.run, accepted.conversation, "outcome_unknown")
+        return await self.end(accepted.run, accepted.conversation, code)
 
 
 def _shown_chars(function: Function | None, default: int) -> int:

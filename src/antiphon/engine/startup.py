@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from antiphon.adapters import registry
 from antiphon.core import recovery
 from antiphon.core.commands import ClaimRun, End, EndRun, Lose, LoseCall, Retry
 from antiphon.core.dispatch import IN_FLIGHT, Denied, State
 from antiphon.core.ids import ConversationId
 from antiphon.core.records import Attempt, CallState, Run, RunStatus
+from antiphon.engine.target import adapter_of
 from antiphon.engine.world import World
 
 
@@ -51,7 +51,7 @@ async def settle_unknown(world: World, attempt: Attempt) -> recovery.NextAction:
     the same lock: that one is dead, so its connections are closed.
     """
     manifest, _ = await world.store.manifest(attempt.operation)
-    adapter = registry.by_name(manifest.adapter)
+    adapter = await adapter_of(world, manifest)
     action = recovery.next_action(
         attempt,
         adapter.recovery,
@@ -62,8 +62,10 @@ async def settle_unknown(world: World, attempt: Attempt) -> recovery.NextAction:
     match action:
         case recovery.ConfirmEnded(proof):
             await confirm_ended(world, attempt, proof)
-        case recovery.QueryHandle() | recovery.ReplayRequest():
-            pass  # no profile of this release has either rung
+        case recovery.QueryHandle():
+            pass  # the conversation's worker reads on
+        case recovery.ReplayRequest():
+            pass  # no profile of this release has this rung
         case recovery.WaitUntil() | recovery.AskOperator():
             pass  # shown as UNKNOWN until then
         case _:

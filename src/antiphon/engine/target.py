@@ -23,7 +23,7 @@ from antiphon.core.records import Conversation, Run
 from antiphon.core.schemas import SchemaCheck, compile_schema
 from antiphon.core.tree import line as visible
 from antiphon.engine.world import World
-from antiphon.errors import DigestMismatch
+from antiphon.errors import DigestMismatch, NotFound
 
 _decode_policy = msgspec.json.Decoder(Policy).decode
 _decode_tools = msgspec.json.Decoder(tuple[ToolDeclaration, ...]).decode
@@ -58,6 +58,17 @@ class Target:
         policy = msgspec.structs.replace(self.policy, tool_choice="none")
         digest, stored = stored_digest(self.key, policy)
         return replace(self, policy=policy, policy_digest=digest, new_content=((digest, stored),))
+
+
+async def adapter_of(world: World, manifest: Manifest) -> Adapter:
+    """Return the adapter of a manifest, with the facts that it was made with where they are kept."""
+    conversation = await world.store.conversation(manifest.conversation)
+    try:
+        stored = await world.store.content(conversation.tenant, manifest.policy_digest)
+    except NotFound:
+        return registry.by_name(manifest.adapter)
+    policy = _decode_policy(stored)
+    return registry.get(policy.profile, policy.facts)
 
 
 class Targets:

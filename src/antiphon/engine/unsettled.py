@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from antiphon.adapters import registry
 from antiphon.core import recovery
 from antiphon.core.dispatch import ACTIVE, State
 from antiphon.core.records import Attempt, Call, CallState
+from antiphon.engine.target import adapter_of
 from antiphon.engine.world import World
 
 
@@ -56,7 +56,7 @@ async def _action(
     world: World, attempt: Attempt, now_ms: int, *, successor: bool
 ) -> recovery.NextAction:
     manifest, _ = await world.store.manifest(attempt.operation)
-    adapter = registry.by_name(manifest.adapter)
+    adapter = await adapter_of(world, manifest)
     return recovery.next_action(
         # What is in flight when its process dies becomes UNKNOWN first.
         replace(attempt, state=State.UNKNOWN),

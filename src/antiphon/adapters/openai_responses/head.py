@@ -7,6 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from antiphon.adapters.openai_responses.profile import Wire
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.strict_schemas import open_places
 from antiphon.errors import InvalidInput
@@ -15,7 +16,7 @@ Json: TypeAlias = dict[str, object]
 
 OWN_FIELDS: Final = frozenset(
     {"model", "input", "instructions", "tools", "parallel_tool_calls", "stream"}
-    | {"max_output_tokens", "temperature", "previous_response_id", "conversation"}
+    | {"max_output_tokens", "temperature", "previous_response_id", "conversation", "background"}
 )
 ENCRYPTED: Final = "reasoning.encrypted_content"
 
@@ -32,11 +33,12 @@ _encode: Final = msgspec.json.Encoder().encode
 _names: Final = msgspec.json.Decoder(list[str]).decode
 
 
-def head(policy: Policy, tools: Sequence[ToolDeclaration]) -> bytes:
+def head(policy: Policy, tools: Sequence[ToolDeclaration], wire: Wire) -> bytes:
     """Return the body up to its instructions, without the comma behind it.
 
     Nothing is kept at the provider, its reasoning comes back sealed, and what does not fit is
-    refused instead of cut, unless the options say otherwise.
+    refused instead of cut, unless the options say otherwise. What it works on in the background
+    it has to keep; only what is streamed is worked on there.
 
     Raises:
         InvalidInput: `bad_option`: an extra field that has a setting of its own, or one of the
@@ -48,7 +50,12 @@ def head(policy: Policy, tools: Sequence[ToolDeclaration]) -> bytes:
             f"extra.{min(clash)}",
             "This field has a setting of its own; leave it out of the extra ones.",
         )
-    fields: Json = {"model": policy.model, "stream": policy.stream, "store": False}
+    background = wire.background and policy.stream
+    if background and bytes(policy.extra.get("store", b"true")) != b"true":
+        raise _bad("extra.store", "What is worked on in the background has to be stored.")
+    fields: Json = {"model": policy.model, "stream": policy.stream, "store": background}
+    if background:
+        fields["background"] = True
     fields["truncation"] = "disabled"
     if policy.max_output_tokens is not None:
         fields["max_output_tokens"] = policy.max_output_tokens

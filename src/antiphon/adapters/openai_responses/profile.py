@@ -42,9 +42,12 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         home: Where requests go when nobody names an address.
+        background: Whether the provider works on when the connection is gone, and keeps the
+            answer: then what was cut is asked after by its handle.
     """
 
     home: str = "https://api.openai.com/v1"
+    background: bool = False
 
     def url(self, base_url: str) -> str:
         """Return where a request goes."""

@@ -170,6 +170,7 @@ class Reader:
     """Reads one answer. Feed it the body as it comes, then say `end`."""
 
     def __init__(self, content_type: str = EVENT_STREAM, limits: Limits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
         self._body = Body(content_type, limits)
         self._handle: str | None = None
         self._model: str | None = None
@@ -190,6 +191,16 @@ class Reader:
         deltas = self._read(self._body.end())
         self._closed = True
         return deltas
+
+    @property
+    def position(self) -> int | None:
+        """The number of the last event that was read whole, or None where none had a number."""
+        return self._last
+
+    def reopen(self, content_type: str) -> None:
+        """Read on from another body, which begins behind `position`."""
+        self._body = Body(content_type, self._limits)
+        self._closed = False
 
     def _read(self, framed: list[Framed]) -> list[Delta]:
         deltas: list[Delta] = []

@@ -112,7 +112,7 @@ class ResponsesLine:
         self._method, self._url = "POST", wire.url(policy.endpoint)
         accept = "text/event-stream" if policy.stream else "application/json"
         self._headers = (("accept", accept), ("content-type", "application/json"))
-        self._head = head(policy, tools)
+        self._head = head(policy, tools, wire)
         self._instructions = policy.instructions or None
         self._leader: Message | None = None  # system text that nothing has followed yet
         self._body: GrowingBody | None = None
