@@ -14,6 +14,7 @@ from antiphon.engine.live import Broker
 from antiphon.engine.ports import Clock, Entropy, Transport
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools.function import Function
+from antiphon.engine.tools.toolbox import open_toolbox
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput
 from antiphon.stores.base import Store
@@ -44,18 +45,19 @@ async def open_world(
 
             wire = open_transport(settings)
         fence = await store.join(NodeId("local"), address, clock.now_ms())
-        yield World(
-            store=store,
-            transport=wire,
-            clock=clock,
-            entropy=entropy,
-            ids=Ids(clock, entropy),
-            settings=settings,
-            broker=Broker(store),
-            lines=LineCache(store),
-            fence=fence,
-            functions={function.name: function for function in functions},
-        )
+        async with open_toolbox(functions, settings.mcp, clock) as toolbox:
+            yield World(
+                store=store,
+                transport=wire,
+                clock=clock,
+                entropy=entropy,
+                ids=Ids(clock, entropy),
+                settings=settings,
+                broker=Broker(store),
+                lines=LineCache(store),
+                fence=fence,
+                functions=toolbox,
+            )
     finally:
         if wire is not None:
             await wire.close()

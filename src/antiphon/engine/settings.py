@@ -20,6 +20,7 @@ from msgspec import Meta
 from antiphon.core.recovery import Resend, RetryPolicy
 from antiphon.core.wire.limits import Limits
 from antiphon.engine.models import Models, read_models, suggestion
+from antiphon.engine.tools.mcp.servers import McpServer, read_servers
 from antiphon.errors import InvalidInput
 
 CONFIG_FILE: Final = "antiphon.toml"
@@ -79,6 +80,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             back with its cursor.
         drain_s: How long a server that stops waits for what is in flight.
         models: The models of the file and of the environment.
+        mcp: The servers of tools of the file, by name.
     """
 
     db: str = "sqlite:///antiphon.db"
@@ -122,6 +124,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drain_s: Pause = 10.0
 
     models: Models = msgspec.field(default_factory=Models)
+    mcp: Mapping[str, McpServer] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse values that contradict each other.
@@ -174,6 +177,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         env = os.environ if env is None else env
         file, table = _read(config or env.get(f"{PREFIX}CONFIG") or None)
         tables = table.pop("models", {})
+        servers = read_servers(table.pop("mcp", {}), str(file))
         values: dict[str, Any] = {}
         for name, value in table.items():
             if name not in KINDS:
@@ -194,13 +198,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                     name, value, f"--{name.replace('_', '-')}", text=isinstance(value, str)
                 )
         default = values.get("default_model", "")
-        return cls(**values, models=read_models(tables, env=env, place=str(file), default=default))
+        models = read_models(tables, env=env, place=str(file), default=default)
+        return cls(**values, models=models, mcp=servers)
 
 
 KINDS: Final[Mapping[str, Any]] = {
     name: kind
     for name, kind in get_type_hints(Settings, include_extras=True).items()
-    if name != "models"
+    if name not in ("models", "mcp")
 }
 """Every setting that a flag, a variable or a key of the file may set, with its kind."""
 

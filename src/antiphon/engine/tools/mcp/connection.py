@@ -1,0 +1,214 @@
+"""One MCP server: a connection that is made again when it breaks, and its tools as functions.
+
+The official SDK speaks the protocol, both eras of it. What this adds is what the ledger needs: a
+call that may have taken effect is never sent twice, and one that cannot have is told as that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import re
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, Final, cast
+
+from mcp import Client, MCPError, StdioServerParameters
+from mcp.client import Transport
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.types import CONNECTION_CLOSED, RequestParamsMeta, Tool
+
+from antiphon.core.blocks import ResultPart
+from antiphon.engine.ports import Clock
+from antiphon.engine.tools.function import FateUnknown, Function, ToolContext, ToolError
+from antiphon.engine.tools.mcp.results import parts_of, texts_of
+from antiphon.engine.tools.mcp.servers import Asking, McpServer
+
+FIRST_PAUSE_S: Final = 0.5
+LONGEST_PAUSE_S: Final = 30.0
+START_S: Final = 20.0
+"""Longest time in which a server has to start, agree on a protocol and list its tools."""
+
+KEY: Final = "antiphon/idempotencyKey"
+"""Under this name a call's metadata carry its idempotency key, for servers that honour one."""
+
+MOST_TOOLS: Final = 1000
+LONGEST_NAME: Final = 64
+ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class Connection:
+    """Holds one server. `tools` are those it listed last, also while it is away."""
+
+    def __init__(self, name: str, server: McpServer, clock: Clock) -> None:
+        self.name = name
+        self.tools: dict[str, Function] = {}
+        self.problem: str | None = None
+        """Why it is not connected, in one sentence; None while it is."""
+        self._server = server
+        self._clock = clock
+        self._client: Client | None = None
+        self._broken = asyncio.Event()
+        self._tried = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Begin to hold it; returns when it is there, or has failed for the first time."""
+        self._task = asyncio.create_task(self._hold(), name=f"mcp {self.name}")
+        await self._tried.wait()
+
+    async def close(self) -> None:
+        """Let go of it. A server that was started ends."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+
+    async def _hold(self) -> None:
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                async with AsyncExitStack() as stack:
+                    async with asyncio.timeout(START_S):
+                        target = await self._target(stack)
+                        client = await stack.enter_async_context(Client(target))
+                        self.tools = await self._listed(client)
+                    self._broken.clear()
+                    self._client, self.problem, pause_s = client, None, FIRST_PAUSE_S
+                    self._tried.set()
+                    await self._broken.wait()
+            except Exception as error:  # noqa: BLE001 - a server may fail in any way; it is told
+                self.problem = f"{type(error).__name__}: {error}"
+            finally:
+                self._client = None
+            self.problem = self.problem or "The connection broke."
+            self._tried.set()
+            await self._clock.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+
+    async def _target(self, stack: AsyncExitStack) -> StdioServerParameters | Transport:
+        server = self._server
+        if server.command:
+            return StdioServerParameters(
+                command=server.command, args=server.args, env=dict(server.env) or None
+            )
+        headers = {}
+        if server.token_env:
+            headers["authorization"] = f"Bearer {os.environ.get(server.token_env, '')}"
+        # It reads certificates from the disk.
+        client = await asyncio.to_thread(create_mcp_http_client, headers=headers)
+        stack.push_async_callback(client.aclose)
+        return streamable_http_client(server.url, http_client=client)
+
+    async def _listed(self, client: Client) -> dict[str, Function]:
+        found: dict[str, Function] = {}
+        cursor: str | None = None
+        while True:
+            page = await client.list_tools(cursor=cursor, cache_mode="bypass")
+            for tool in page.tools:
+                if not self._server.only or tool.name in self._server.only:
+                    function = self._function(tool)
+                    found[function.name] = function
+            cursor = page.next_cursor
+            if cursor is None or len(found) >= MOST_TOOLS:
+                return found
+
+    def _function(self, tool: Tool) -> Function:
+        hints, server = tool.annotations, self._server
+        # Hints that are not given promise nothing.
+        read_only = bool(hints and hints.read_only_hint)
+        idempotent = bool(hints and hints.idempotent_hint)
+        ask = server.approval is Asking.ALWAYS or (
+            server.approval is Asking.WRITES and not read_only
+        )
+        return Function(
+            name=tool_name(self.name, tool.name),
+            run=partial(self._call, tool.name, safe=read_only or idempotent),
+            description=tool.description or tool.title or "",
+            parameters=tool.input_schema,
+            read_only=read_only,
+            idempotent=idempotent,
+            approval=ask,
+            timeout_s=server.timeout_s,
+            max_result_chars=server.max_result_chars,
+            decode=_as_keywords,
+            context="context",
+        )
+
+    async def _call(
+        self, tool: str, *, safe: bool, context: ToolContext, arguments: Mapping[str, Any]
+    ) -> tuple[ResultPart, ...]:
+        """Call a tool once.
+
+        Raises:
+            ToolError: The tool said so, or the server was not there and nothing was sent.
+            FateUnknown: The connection broke under a call that may have taken effect.
+        """
+        client = await self._there(check=not safe)
+        try:
+            result = await client.call_tool(
+                tool,
+                dict(arguments),
+                # The executor's own limit of time comes first, and tells the server.
+                read_timeout_seconds=self._server.timeout_s * 2,
+                meta=cast("RequestParamsMeta", {KEY: context.idempotency_key}),
+            )
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED:
+                self._broken.set()
+                if safe:
+                    raise self._away() from None
+                raise FateUnknown from None
+            raise ToolError(error.message, code="mcp_error") from None
+        if result.is_error:
+            raise ToolError(texts_of(result))
+        return parts_of(result)
+
+    async def _there(self, *, check: bool) -> Client:
+        """Return the connection; with `check` one that has just answered.
+
+        A server that died while nobody spoke to it is found out here, before a call whose fate
+        would be unknown.
+
+        Raises:
+            ToolError: `tool_unavailable`: nothing was sent.
+        """
+        client = self._client
+        if client is None:
+            raise self._away()
+        if check:
+            try:
+                await client.list_tools(cache_mode="bypass")
+            except MCPError as error:
+                if error.code != CONNECTION_CLOSED:
+                    return client
+                self._broken.set()
+                raise self._away() from None
+        return client
+
+    def _away(self) -> ToolError:
+        return ToolError(
+            f"The tool server {self.name} is not there at the moment; nothing was run. "
+            "It is being started again.",
+            code="tool_unavailable",
+        )
+
+
+def tool_name(server: str, tool: str) -> str:
+    """Return the name under which models are offered a server's tool.
+
+    Names of two servers never meet, and what providers do not take in a name is re-spelled; a name
+    that had to be changed or is too long ends in a digest of the whole, so that no two become one.
+    """
+    whole = f"{server}_{tool}"
+    spelled = ILLEGAL.sub("_", whole)
+    if spelled == whole and len(whole) <= LONGEST_NAME:
+        return whole
+    return f"{spelled[: LONGEST_NAME - 9]}_{hashlib.sha256(whole.encode()).hexdigest()[:8]}"
+
+
+def _as_keywords(text: str) -> Mapping[str, Any]:
+    return {"arguments": json.loads(text)}

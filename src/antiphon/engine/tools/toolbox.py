@@ -1,0 +1,71 @@
+"""All tools that this process can run: functions, and what its MCP servers offer at the moment."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from antiphon.engine.ports import Clock
+from antiphon.engine.tools.function import Function
+from antiphon.engine.tools.mcp.servers import McpServer
+from antiphon.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from antiphon.engine.tools.mcp.connection import Connection
+
+
+class Toolbox(Mapping[str, Function]):
+    """Functions by name. What a server offers comes and goes with its list; functions stay."""
+
+    def __init__(
+        self, functions: Iterable[Function], connections: Iterable[Connection] = ()
+    ) -> None:
+        self._functions = {function.name: function for function in functions}
+        self.connections = tuple(connections)
+
+    def __getitem__(self, name: str) -> Function:
+        found = self._functions.get(name)
+        if found is not None:
+            return found
+        for connection in self.connections:
+            if name in connection.tools:
+                return connection.tools[name]
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._functions
+        for connection in self.connections:
+            yield from (name for name in connection.tools if name not in self._functions)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+@asynccontextmanager
+async def open_toolbox(
+    functions: Iterable[Function], servers: Mapping[str, McpServer], clock: Clock
+) -> AsyncIterator[Toolbox]:
+    """Hold the servers while open; each is there, or has failed once, when this yields.
+
+    Raises:
+        InvalidInput: `extra_missing`: servers are configured and the MCP SDK is not installed.
+    """
+    if not servers:
+        yield Toolbox(functions)
+        return
+    try:
+        from antiphon.engine.tools.mcp.connection import Connection
+    except ImportError:
+        raise InvalidInput(
+            "MCP servers need the extra: pip install 'antiphon[mcp]'.",
+            code="extra_missing",
+            at="mcp",
+        ) from None
+    connections = [Connection(name, server, clock) for name, server in servers.items()]
+    try:
+        await asyncio.gather(*(connection.start() for connection in connections))
+        yield Toolbox(functions, connections)
+    finally:
+        await asyncio.gather(*(connection.close() for connection in connections))
