@@ -13,6 +13,7 @@ from antiphon.core.manifest import Policy, ToolDeclaration, stored_digest
 from antiphon.core.records import RunOptions
 from antiphon.engine.texts import storable
 from antiphon.engine.world import World
+from antiphon.errors import InvalidInput
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +35,17 @@ async def terms(world: World, tenant: TenantId, ask: Ask) -> Terms:
 
     Raises:
         NotFound: `model_not_found`.
-        InvalidInput: Text that cannot be stored.
+        InvalidInput: Text that cannot be stored; `tool_name_conflict`: a tool of the caller's has
+            the name of another one that runs here.
     """
+    for tool in ask.tools:
+        ours = world.functions.get(tool.name)
+        if ours is not None and ours.declaration != tool:
+            raise InvalidInput(
+                "A tool of this name runs here; give yours another.",
+                code="tool_name_conflict",
+                at=tool.name,
+            )
     model = world.settings.models.get(ask.model)
     key = await world.store.tenant_key(tenant)
     tools = ask.tools or tuple(f.declaration for f in world.functions.values())

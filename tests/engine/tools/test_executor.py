@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from antiphon import (
+    Ask,
     CallsWaiting,
     Ended,
     FateUnknown,
@@ -22,6 +23,7 @@ from antiphon import (
 )
 from antiphon.core.blocks import Text
 from antiphon.core.ledger import WAS_RUNNING
+from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import Approval, Call, CallState, RunStatus
 from antiphon.errors import Conflict, InvalidInput, ProviderFailed, RunCanceled
 from tests.support.clock import SimulatedClock
@@ -163,6 +165,22 @@ async def test_an_error_in_a_tools_own_words_has_its_code(db: Path) -> None:
         (row,) = await calls(run)
         assert (row.state, row.code) == (CallState.ERROR, "taken")
         assert "1A is taken" in told(provider, "c1")
+
+
+async def test_a_callers_tool_may_not_take_the_name_of_one_that_runs_here(db: Path) -> None:
+    @tool
+    def pay(amount: int) -> str:
+        return str(amount)
+
+    provider = ScriptedProvider(says("Fine."))
+    async with app_on(db, provider, functions=[pay]) as app:
+        chat = await app.create()
+        with pytest.raises(InvalidInput) as caught:
+            await chat.send("Hi", ask=Ask(tools=(ToolDeclaration(name="pay"),)))
+        assert (caught.value.code, caught.value.at) == ("tool_name_conflict", "pay")
+        # Naming one of ours as it is chooses among them.
+        run = await chat.send("Hi", ask=Ask(tools=(pay.declaration,)))
+        assert (await run.result()).text == "Fine."
 
 
 # Approval.

@@ -180,6 +180,8 @@ def call_line(call: Call, ink: Ink, width: int) -> str:
 def outcome(call: Call) -> str:
     """Return what a call came to, in one line."""
     said = one_line(" ".join(part.text for part in call.content if isinstance(part, Text)))
+    if call.reused_from is not None:
+        return f"{said} (reused from {call.reused_from})"
     if call.state is CallState.SUCCESS:
         return said or "(nothing)"
     return ", ".join(filter(None, (call.code or call.state.lower(), said)))
