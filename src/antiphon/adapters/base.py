@@ -117,8 +117,8 @@ class Parsed:
         places: Block id to its place in the request, where that is not the block id itself.
         uncarried: Places of what the dialect allows and our graph cannot carry: such a request
             is legal, but we cannot be the ones to send it.
-        facts: What the request says of the model that it is meant for, as
-            `antiphon.core.profile.FACTS`.
+        facts: What the request says of the model that it is meant for, as the adapter of its
+            dialect takes them.
     """
 
     messages: tuple[Message, ...]
