@@ -9,15 +9,19 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from antiphon.adapters.gemini.head import OWN_CONFIG, OWN_FIELDS
 from antiphon.adapters.gemini.profile import GEMINI
 from antiphon.adapters.gemini.schemas import from_openapi
+from antiphon.adapters.parsing import encode, type_name
+from antiphon.adapters.reading import option
+from antiphon.adapters.reading import options as kept
 from antiphon.core.findings import Finding
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.errors import InvalidInput
 
 Fields: TypeAlias = Mapping[str, object]
 
-OWN: Final = frozenset({"model", "contents", "systemInstruction", "tools", "generationConfig"})
+OWN: Final = OWN_FIELDS | {"generationConfig"}
 MODES: Final = {"AUTO": "auto", "ANY": "required", "NONE": "none"}
 BORDER: Final = re.compile(r"_([a-z])")
 
@@ -53,7 +57,7 @@ def tools(items: object) -> Declared:
     for number, item in enumerate(items or ()):
         at = f"tools[{number}]"
         if not isinstance(item, dict):
-            raise _wrong(at, f"A tool is an object, not {kind_of(item)}.")
+            raise _wrong(at, f"A tool is an object, not {type_name(item)}.")
         tool = camel(item)
         functions = tool.pop("functionDeclarations", [])
         if any(value is not None for value in tool.values()):
@@ -107,28 +111,23 @@ def policy(request: Fields) -> Policy:
     if not isinstance(config, dict):
         raise _wrong("generationConfig", "These options are an object.")
     config = camel(config)
-    most, warmth = config.pop("maxOutputTokens", None), config.pop("temperature", None)
-    extra = {name: v for name, v in request.items() if name not in OWN and v is not None}
-    if config:
-        extra["generationConfig"] = config
+    most = option(config, "maxOutputTokens", int, "generationConfig.")
+    warmth = option(config, "temperature", float, "generationConfig.")
+    extra = {name: value for name, value in request.items() if name not in OWN}
+    rest = {name: v for name, v in config.items() if name not in OWN_CONFIG and v is not None}
+    if rest:
+        extra["generationConfig"] = rest
     choice = _choice(extra.get("toolConfig"))
     if choice is not None:
         del extra["toolConfig"]
-    model = request.get("model") or ""
-    if not isinstance(model, str):
-        raise _wrong("model", f"This option is not {kind_of(model)}.")
-    if most is not None and (not isinstance(most, int) or isinstance(most, bool)):
-        raise _wrong("generationConfig.maxOutputTokens", f"This option is not {kind_of(most)}.")
-    if warmth is not None and (not isinstance(warmth, int | float) or isinstance(warmth, bool)):
-        raise _wrong("generationConfig.temperature", f"This option is not {kind_of(warmth)}.")
     return Policy(
         profile=GEMINI.name,
-        model=model,
+        model=option(request, "model", str) or "",
         max_output_tokens=most,
         temperature=warmth,
         tool_choice=choice,
         stream=False,
-        extra={name: msgspec.Raw(encode(value)) for name, value in sorted(extra.items())},
+        extra=kept(extra),
     )
 
 
@@ -145,32 +144,6 @@ def _choice(value: object) -> str | None:
             return MODES[str(mode)]
         case _:
             return None
-
-
-def encode(value: object) -> bytes:
-    """Return `value` as JSON.
-
-    Raises:
-        InvalidInput: `invalid_unicode`.
-    """
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        raise InvalidInput(
-            "The text holds half a surrogate pair, which no request can carry.",
-            code="invalid_unicode",
-        ) from None
-
-
-def kind_of(value: object) -> str:
-    """Return what kind of JSON value this is, for people."""
-    names: dict[type, str] = {
-        dict: "an object",
-        list: "an array",
-        str: "a string",
-        bool: "a boolean",
-    }
-    return "null" if value is None else names.get(type(value), "a number")
 
 
 def _wrong(at: str, message: str) -> InvalidInput:

@@ -9,7 +9,7 @@ in either of the spellings that the wire knows; what is not named here is not ca
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 import msgspec
@@ -18,14 +18,14 @@ from antiphon.adapters.base import Parsed
 from antiphon.adapters.gemini import options
 from antiphon.adapters.gemini.parts import SIGNATURE
 from antiphon.adapters.gemini.profile import GEMINI, facts_of
+from antiphon.adapters.parsing import Malformed, encode, type_name
+from antiphon.adapters.reading import RequestReader
 from antiphon.core.blocks import (
     Audio,
     Block,
     File,
     Image,
-    Message,
     Opaque,
-    Origin,
     Outcome,
     Reasoning,
     ResultPart,
@@ -33,18 +33,13 @@ from antiphon.core.blocks import (
     Text,
     ToolCall,
     ToolResult,
-    Trust,
     Unknown,
-    block_id,
-    default_trust,
 )
-from antiphon.core.findings import Finding
-from antiphon.core.ids import CallId, ConversationId, MessageId
+from antiphon.core.ids import CallId, MessageId
 from antiphon.errors import InvalidInput
 
 Fields: TypeAlias = Mapping[str, object]
 
-REQUEST: Final = ConversationId("request")
 SYSTEM: Final = MessageId("systemInstruction")
 ROLES: Final[Mapping[object, Role]] = {"user": Role.USER, "model": Role.ASSISTANT, None: Role.USER}
 WORK: Final = frozenset({"executableCode", "codeExecutionResult", "toolCall", "toolResponse"})
@@ -56,15 +51,6 @@ DATA: Final = (
     "functionResponse",
     *sorted(WORK),
 )
-
-
-class _Malformed(Exception):
-    """This content cannot be read; `at` is the place inside it."""
-
-    def __init__(self, at: str, message: str, code: str = "malformed_item") -> None:
-        super().__init__(message)
-        self.at = at
-        self.code = code
 
 
 def parse(request: Mapping[str, object]) -> Parsed:
@@ -100,49 +86,32 @@ def parse(request: Mapping[str, object]) -> Parsed:
     )
 
 
-class _Reader:
-    """Collects what is read, so that one unreadable content does not hide the others."""
+class _Reader(RequestReader):
+    """Reads contents."""
 
     def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self.findings: list[Finding] = []
-        self.places: dict[str, str] = {}
-        self.uncarried: list[str] = []
-        self._position = 0
+        super().__init__()
         self._open: dict[CallId, str] = {}  # calls without a result yet, and their tools
 
     def system(self, value: object) -> None:
         """Read the instruction at the top of the request."""
         if value is None:
             return
-        self._try(
-            SYSTEM, lambda: self._say(SYSTEM, Role.SYSTEM, self._parts(SYSTEM, value, Role.SYSTEM))
+        self.attempt(
+            SYSTEM, lambda: self.say(SYSTEM, Role.SYSTEM, self._parts(SYSTEM, value, Role.SYSTEM))
         )
 
     def content(self, at: str, item: object) -> None:
         """Read one content at `at`."""
-        self._try(at, lambda: self._content(at, item))
-
-    def _try(self, at: str, read: Callable[[], None]) -> None:
-        try:
-            read()
-        except _Malformed as problem:
-            self.findings.append(
-                Finding(
-                    code=problem.code,
-                    at=f"{at}{problem.at}",
-                    position=self._position,
-                    message=str(problem),
-                )
-            )
+        self.attempt(at, lambda: self._content(at, item))
 
     def _content(self, at: str, item: object) -> None:
         if not isinstance(item, dict):
-            raise _Malformed("", f"A content is an object, not {options.kind_of(item)}.")
+            raise Malformed("", f"A content is an object, not {type_name(item)}.")
         word = item.get("role")
         role = ROLES.get(word) if word is None or isinstance(word, str) else None
         if role is None:
-            raise _Malformed(
+            raise Malformed(
                 "",
                 f"There is no role {word!r} in contents; known are user and model. System text stands in "
                 "systemInstruction.",
@@ -152,49 +121,33 @@ class _Reader:
         results = [p for p in placed if role is Role.USER and type(p[0]) is ToolResult]
         rest = [p for p in placed if not results or type(p[0]) is not ToolResult]
         if results:
-            self._say(MessageId(at), Role.TOOL, results)
+            self.say(MessageId(at), Role.TOOL, results)
         if rest or not results:
             name = f"{at}+1" if results else at
             self.places[name] = at
-            self._say(MessageId(name), role, rest)
+            self.say(MessageId(name), role, rest)
 
     def _parts(self, at: str, item: object, role: Role) -> list[tuple[Block, str]]:
         if not isinstance(item, dict):
-            raise _Malformed("", f"A content is an object, not {options.kind_of(item)}.")
+            raise Malformed("", f"A content is an object, not {type_name(item)}.")
         parts = item.get("parts")
         if parts is None:
             return []
         if not isinstance(parts, list):
-            raise _Malformed(".parts", f"Parts are an array, not {options.kind_of(parts)}.")
+            raise Malformed(".parts", f"Parts are an array, not {type_name(parts)}.")
         return [
             (block, f"{at}.parts[{number}]")
             for number, part in enumerate(parts)
             for block in self._part(at, f".parts[{number}]", part, role)
         ]
 
-    def _say(self, name: MessageId, role: Role, placed: list[tuple[Block, str]]) -> None:
-        for order, (_, place) in enumerate(placed):
-            self.places[block_id(name, order)] = place
-        self._position += len(placed) or 1
-        self.messages.append(
-            Message(
-                id=name,
-                conversation=REQUEST,
-                parent=self.messages[-1].id if self.messages else None,
-                role=role,
-                blocks=tuple(block for block, _ in placed),
-                origin=Origin.CLIENT,
-                trust=Trust.TOOL if role is Role.TOOL else default_trust(role, Origin.CLIENT),
-            )
-        )
-
     def _part(self, at: str, place: str, value: object, role: Role) -> list[Block]:
         if not isinstance(value, dict):
-            raise _Malformed(place, f"A part is an object, not {options.kind_of(value)}.")
+            raise Malformed(place, f"A part is an object, not {type_name(value)}.")
         part = options.camel(value)
         held = [name for name in DATA if part.get(name) is not None]
         if len(held) > 1:
-            raise _Malformed(
+            raise Malformed(
                 place, f"A part holds one thing; this one holds {' and '.join(held)}. Split it."
             )
         signature = part.get(SIGNATURE)
@@ -216,31 +169,31 @@ class _Reader:
             case _ if held and held[0] in WORK and role is Role.ASSISTANT:
                 return [Reasoning(opaque=_state(value, work=True))]
             case _ if held and held[0] not in WORK:
-                raise _Malformed(place, f"This is no {held[0]}: {options.kind_of(part[held[0]])}.")
+                raise Malformed(place, f"This is no {held[0]}: {type_name(part[held[0]])}.")
             case _ if not held and state:
                 return _with(Text(text=""), "", state)
             case _:
                 name = next((n for n in value if n not in ("thought", SIGNATURE)), None)
                 if name is None:
-                    raise _Malformed(place, "A part holds something; this one is empty.")
-                return [Unknown(name=name, value=msgspec.Raw(options.encode(value)))]
+                    raise Malformed(place, "A part holds something; this one is empty.")
+                return [Unknown(name=name, value=msgspec.Raw(encode(value)))]
 
     def _call(self, at: str, place: str, value: Fields, state: Fields) -> ToolCall:
         call = options.camel(value)
         name, given, call_id = call.get("name"), call.get("args"), call.get("id")
         if not isinstance(name, str) or not name:
-            raise _Malformed(place, "A call names its function.")
+            raise Malformed(place, "A call names its function.")
         if given is not None and not isinstance(given, dict):
-            raise _Malformed(
+            raise Malformed(
                 f"{place}.functionCall.args",
-                f"The arguments of a call are an object, not {options.kind_of(given)}. Do not encode them as a string.",
+                f"The arguments of a call are an object, not {type_name(given)}. Do not encode them as a string.",
             )
         known = CallId(call_id if isinstance(call_id, str) and call_id else at)
         self._open[known] = name
         return ToolCall(
             call_id=known,
             name=name,
-            arguments=options.encode(given or {}).decode(),
+            arguments=encode(given or {}).decode(),
             opaque=_state(state) if state else None,
         )
 
@@ -248,11 +201,11 @@ class _Reader:
         response = options.camel(value)
         name, said = response.get("name"), response.get("response")
         if not isinstance(name, str) or not name:
-            raise _Malformed(place, "A response names its function.")
+            raise Malformed(place, "A response names its function.")
         if said is not None and not isinstance(said, dict):
-            raise _Malformed(
+            raise Malformed(
                 f"{place}.functionResponse.response",
-                f"A response is an object, not {options.kind_of(said)}. Put it under output, or under error.",
+                f"A response is an object, not {type_name(said)}. Put it under output, or under error.",
             )
         if response.get("willContinue"):
             self.uncarried.append(at + place)
@@ -284,7 +237,7 @@ class _Reader:
             case {"fileData": dict(data)}:
                 block = self._file(place, data)
             case _:
-                raise _Malformed(place, "A part of a response holds inlineData or fileData.")
+                raise Malformed(place, "A part of a response holds inlineData or fileData.")
         if isinstance(block, Audio):
             return File(media_type=f"audio/{block.format}", data=block.data)
         return block
@@ -299,7 +252,7 @@ class _Reader:
                     return Audio(format=kind.removeprefix("audio/"), data=content)
                 return File(media_type=kind, data=content)
             case _:
-                raise _Malformed(place, "Data comes with its mimeType, as base64.")
+                raise Malformed(place, "Data comes with its mimeType, as base64.")
 
     def _file(self, place: str, value: Fields) -> Image | File:
         match options.camel(value):
@@ -309,7 +262,7 @@ class _Reader:
                 known = more.get("mimeType")
                 return File(file_id=uri, media_type=known if isinstance(known, str) else None)
             case _:
-                raise _Malformed(place, "A file is named by its fileUri.")
+                raise Malformed(place, "A file is named by its fileUri.")
 
 
 def _with(block: Block, said: str, state: Fields) -> list[Block]:
@@ -334,8 +287,8 @@ def _content_of(response: Fields) -> tuple[Text, ...]:
         case [_, _, *_] if isinstance(said, list) and all(isinstance(item, str) for item in said):
             return tuple(Text(text=item) for item in said)
         case _:
-            return (Text(text=options.encode(said).decode()),)
+            return (Text(text=encode(said).decode()),)
 
 
 def _state(fields: Mapping[str, object], *, work: bool = False) -> Opaque:
-    return Opaque(profile=GEMINI.name, value=msgspec.Raw(options.encode(fields)), work=work)
+    return Opaque(profile=GEMINI.name, value=msgspec.Raw(encode(fields)), work=work)

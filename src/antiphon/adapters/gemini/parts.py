@@ -12,6 +12,7 @@ from typing import Final, TypeAlias, assert_never
 
 import msgspec
 
+from antiphon.adapters.contents import failure
 from antiphon.core.arguments import Worth, worth
 from antiphon.core.blocks import (
     AnyBlock,
@@ -114,7 +115,7 @@ def result(block: ToolResult, name: str, call_id: str | None) -> bytes:
         response: Json = {"output": _one(said)}
     else:
         if block.outcome is Outcome.CANCELED or block.code or not said:
-            said.insert(0, _failure(block))
+            said.insert(0, failure(block))
         response = {"error": _one(said)}
     fields |= {"name": name, "response": response}
     media = [_media(p) for p in block.content if not isinstance(p, Text)]
@@ -135,10 +136,6 @@ def _value(text: str) -> object:
     if text.lstrip()[:1] == "{" and worth(text) is Worth.WHOLE:
         return msgspec.Raw(text.encode())
     return text
-
-
-def _failure(block: ToolResult) -> str:
-    return f"[{block.outcome} {block.code}]" if block.code else f"[{block.outcome}]"
 
 
 def _media(block: Image | Audio | File | ResultPart) -> Json:
