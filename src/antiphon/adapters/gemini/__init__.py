@@ -16,7 +16,7 @@ from antiphon.adapters.gemini.profile import (
     facts_of,
     with_wire_facts,
 )
-from antiphon.adapters.gemini.render import GeminiLine
+from antiphon.adapters.gemini.render import ContentsLine
 from antiphon.core.digests import NO_KEY, digest
 from antiphon.core.findings import Finding
 from antiphon.core.ids import ConversationId
@@ -63,10 +63,10 @@ class Gemini:
         *,
         key: bytes,
         conversation: ConversationId | None = None,
-    ) -> GeminiLine:
+    ) -> ContentsLine:
         """Return an empty line for requests of this policy and these tools."""
         profile = self._profile_for(policy)
-        return GeminiLine(profile, self._wire, policy, tools, key=key, conversation=conversation)
+        return ContentsLine(profile, self._wire, policy, tools, key=key, conversation=conversation)
 
     def _profile_for(self, policy: Policy) -> Profile:
         known = facts_of(policy.model)

@@ -72,14 +72,15 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             >>> Wire().url("", "gemini-3-pro", stream=False)
             'https://generativelanguage.googleapis.com/v1beta/models/gemini-3-pro:generateContent'
         """
-        base = (endpoint or HOME).rstrip("/")
-        if VERSIONED.search(urlsplit(base).path) is None:
-            base += API_VERSION
         collection, _, name = model.rpartition("/")
         if collection not in COLLECTIONS:
             collection, name = "models", model
         method = "streamGenerateContent?alt=sse" if stream else "generateContent"
-        return f"{base}/{collection}/{quote(name, '')}:{method}"
+        return f"{base_url(endpoint)}/{collection}/{quote(name, '')}:{method}"
+
+    def headers(self, *, stream: bool) -> tuple[tuple[str, str], ...]:
+        """Return the meaningful headers; the key's value is put in at the socket."""
+        return headers(self.key_header, stream=stream)
 
 
 WIRE_FACTS: Final = Wire.__struct_fields__
@@ -88,6 +89,19 @@ COLLECTIONS: Final = frozenset({"models", "tunedModels"})
 VERSIONED: Final = re.compile(r"/v\d+(?:(?:alpha|beta)\d*)?(?:/|\Z)")
 NAMED: Final = re.compile(r"\bgemini-(?P<major>\d{1,2})(?:\.\d+)?\b")
 DATED: Final = re.compile(r"(?:-(?:preview|exp|latest))?(?:-\d{3,4}|-\d{2}-\d{2,4})?\Z")
+
+
+def base_url(endpoint: str) -> str:
+    """Return where the API stands: an address may name a version of it, or leave that to us."""
+    base = (endpoint or HOME).rstrip("/")
+    return base if VERSIONED.search(urlsplit(base).path) else base + API_VERSION
+
+
+def headers(key_header: str, *, stream: bool) -> tuple[tuple[str, str], ...]:
+    """Return the meaningful headers of a request, with room for its key."""
+    accept = "text/event-stream" if stream else "application/json"
+    fields = {"accept": accept, "content-type": "application/json", key_header: ""}
+    return tuple(sorted(fields.items()))
 
 
 def with_wire_facts(wire: Wire, facts: Mapping[str, object]) -> Wire:

@@ -1,8 +1,6 @@
 """A line as the exact bytes of a generateContent request.
 
-The body begins with everything that does not change from turn to turn, system text last of it,
-and `contents` ends it. Answers that follow each other are one content, so the model's last one
-stays open: a history that grows leaves every byte before it as it was.
+Answers that follow each other are one content, so the model's last one stays open.
 
 What is mapped on the way, and nothing else is: system and developer text to the top; answers that
 follow each other into one content; results into one content, in the order of their calls and
@@ -13,16 +11,16 @@ a call has none. Each is told to the manifest.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Self
 
 import msgspec
 
-from antiphon.adapters.base import GrowingBody, Rendering, request_hasher
 from antiphon.adapters.gemini import parts
 from antiphon.adapters.gemini.head import head
+from antiphon.adapters.gemini.line import GeminiLine, Start
 from antiphon.adapters.gemini.parts import Signed
-from antiphon.adapters.gemini.profile import Wire, same_model
+from antiphon.adapters.gemini.profile import Wire
 from antiphon.core.blocks import (
     Block,
     File,
@@ -35,21 +33,15 @@ from antiphon.core.blocks import (
     ToolCall,
     ToolResult,
     block_id,
-    message_digest,
 )
-from antiphon.core.digests import fold
-from antiphon.core.findings import Severity
-from antiphon.core.ids import CallId, ConversationId, Digest
-from antiphon.core.manifest import Mapping, Policy, ToolDeclaration, WireRequest
+from antiphon.core.ids import ConversationId
+from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.profile import Profile
-from antiphon.core.profile_rules import INSTRUCTING
-from antiphon.core.rules import LineChecker
-from antiphon.errors import InternalError, InvalidInput, SequenceRejected
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class GeminiLine:
+class ContentsLine(GeminiLine):
     """One line, checked and rendered as it grows."""
 
     def __init__(
@@ -62,170 +54,46 @@ class GeminiLine:
         key: bytes,
         conversation: ConversationId | None,
     ) -> None:
-        self._profile = profile
-        self._model = policy.model
-        self._key = key
-        self._checker = LineChecker(profile, tools=tools, key=key, conversation=conversation)
-        self._sequence: Digest | None = None
+        members, mappings = head(policy, tools)
+        url = wire.url(policy.endpoint, policy.model, stream=policy.stream)
+        start = Start(url, wire.headers(stream=policy.stream), members, mappings)
+        super().__init__(profile, policy, tools, start, key=key, conversation=conversation)
         self._with_ids = wire.call_ids
-        self._url = wire.url(policy.endpoint, policy.model, stream=policy.stream)
-        self._headers = _headers(policy, wire)
-        self._head, self._mappings = head(policy, tools)
-        self._system: list[bytes] = []
-        self._body: GrowingBody | None = None
-        self._sealed: list[bytes] = []
         self._answer: list[bytes] = []  # the content of the model that is still open
-        self._calls: dict[CallId, str] = {}  # asked for by it, with the names of their tools
-        self._results: dict[CallId, bytes] = {}
-        self._waiting: list[Message] = []
-        if policy.instructions:
-            self._system.append(parts.part(Text(text=policy.instructions)))
 
-    @property
-    def open_calls(self) -> tuple[CallId, ...]:
-        """The calls that wait for their result."""
-        return self._checker.open_calls
-
-    @property
-    def call_ids(self) -> Container[str]:
-        """The ids of all calls on the line."""
-        return self._checker.call_ids
-
-    def feed(self, message: Message, digest: Digest | None = None) -> None:
-        """Take the next message of the line.
-
-        Raises:
-            InvalidInput: `invalid_unicode`: its text holds half a character, which no request
-                can carry.
-        """
-        owed = self._checker.waiting
-        try:
-            own = digest or message_digest(self._key, message)
-            self._checker.feed(message)
-            if not self._checker.refused:
-                self._take(message, owed)
-        except UnicodeEncodeError:
-            raise InvalidInput(
-                "The text holds half a surrogate pair, which no request can carry.",
-                code="invalid_unicode",
-                at=message.id,
-            ) from None
-        self._sequence = fold(self._key, self._sequence, own)
-
-    def finish(self) -> Rendering:
-        """Return the request for the line as it stands; it may be fed further afterwards.
-
-        Raises:
-            SequenceRejected: It may not be sent.
-        """
-        findings = self._checker.finish()
-        if any(finding.severity is Severity.ERROR for finding in findings):
-            raise SequenceRejected(findings)
-        if self._sequence is None:
-            raise InternalError("An empty line passed its rules.")
-        body = self._body or self._new_body()
-        chunks, digest = body.finish(self._ending())
-        return Rendering(
-            request=WireRequest(method="POST", url=self._url, headers=self._headers, chunks=chunks),
-            request_digest=digest,
-            sequence_digest=self._sequence,
-            mappings=tuple(self._mappings),
-        )
-
-    def copy(self) -> GeminiLine:
+    def copy(self) -> Self:
         """Return a line that stands where this one stands, for another branch."""
-        other = object.__new__(GeminiLine)
-        other.__dict__.update(self.__dict__)
-        other._checker = self._checker.copy()
-        other._mappings = self._mappings.copy()
-        other._system = self._system.copy()
-        other._body = self._body and self._body.copy()
-        other._sealed = self._sealed.copy()
+        other = super().copy()
         other._answer = self._answer.copy()
-        other._calls = self._calls.copy()
-        other._results = self._results.copy()
-        other._waiting = self._waiting.copy()
         return other
 
-    # Order: what goes out after what.
+    def _opening(self) -> bytes:
+        texts = [_encode({"text": text}) for text in self._system]
+        system = b'"systemInstruction":{"parts":[' + b",".join(texts) + b"]}," if texts else b""
+        return system + b'"contents":['
 
-    def _take(self, message: Message, owed: bool) -> None:
-        if message.role is Role.TOOL:
-            for order, block in enumerate(message.blocks):
-                if isinstance(block, ToolResult):
-                    self._result(block_id(message.id, order), block)
-            if not self._checker.waiting:
-                self._answered(message)
-        elif owed:
-            self._waiting.append(message)  # its calls are owed their results first
-        else:
-            self._place(message)
+    def _open_end(self) -> bytes:
+        return _content("model", self._answer) if self._answer else b""
 
-    def _answered(self, last: Message) -> None:
-        """Put the results of a step into one content, in the order of its calls."""
-        if list(self._results) != list(self._calls):
-            self._map("results_reordered", last.id, "to the order of their calls")
-        self._seal_answer()
-        self._seal(_content("user", [self._results[call_id] for call_id in self._calls]))
-        self._calls, self._results = {}, {}
-        for late in self._waiting:
-            self._map("result_hoisted", late.id, "sent after the results that it stood before")
-            self._place(late)
-        self._waiting.clear()
-
-    def _place(self, message: Message) -> None:
-        content = self._content(message)
-        if message.name is not None:
-            self._map("name_dropped", message.id)
-        if not content:
-            self._map("empty_message_dropped", message.id)
-        elif message.role in INSTRUCTING:
-            self._instruct(message, content)
-        elif message.role is Role.ASSISTANT:
+    def _add(self, message: Message, content: list[bytes]) -> None:
+        if message.role is Role.ASSISTANT:
             if self._answer:
                 self._map("merged_same_role", message.id, "into the model's content before it")
             self._answer += content
-            self._calls |= {call.call_id: call.name for call in message.calls}
         else:
             self._seal_answer()
             self._seal(_content("user", content))
 
-    def _instruct(self, message: Message, content: list[bytes]) -> None:
-        if message.role is Role.DEVELOPER:
-            self._map("developer_as_system", message.id)
-        self._system += content
-        if self._sealed or self._answer:
-            # All that was sent before moves.
-            self._map("system_hoisted", message.id, "to the top of the request")
-            self._body = self._new_body() if self._sealed else None
+    def _add_results(self, last: Message) -> None:
+        if list(self._results) != list(self._calls):
+            self._map("results_reordered", last.id, "to the order of their calls")
+        self._seal_answer()
+        self._seal(_content("user", [self._results[call_id] for call_id in self._calls]))
 
     def _seal_answer(self) -> None:
         if self._answer:
             self._seal(_content("model", self._answer))
             self._answer = []
-
-    def _seal(self, piece: bytes) -> None:
-        if self._sealed:
-            piece = b"," + piece
-        if self._body is None:
-            self._body = self._new_body()
-        self._body.append(piece)
-        self._sealed.append(piece)
-
-    def _ending(self) -> bytes:
-        if not self._answer:
-            return b"]}"
-        comma = b"," if self._sealed else b""
-        return comma + _content("model", self._answer) + b"]}"
-
-    def _new_body(self) -> GrowingBody:
-        body = GrowingBody(request_hasher(self._key, "POST", self._url, self._headers))
-        system = [b'"systemInstruction":{"parts":[' + b",".join(self._system) + b"]}"]
-        members = [*self._head, *(system if self._system else ()), b'"contents":[']
-        body.append(b"{" + b",".join(members))
-        for piece in self._sealed:
-            body.append(piece)
-        return body
 
     # Content: one message of ours as parts of theirs.
 
@@ -273,14 +141,6 @@ class GeminiLine:
             return None  # it went out on the part before it
         return parts.kept(block.text, state)
 
-    def _foreign(self, state: Opaque) -> str:
-        """Return why state may not go to this model, or nothing."""
-        if state.profile != self._profile.name:
-            return f"{state.profile} made it"
-        if not state.work and not same_model(state.model, self._model):
-            return f"{state.model} signed it"
-        return ""
-
     def _call(self, at: str, block: ToolCall, first: bool) -> bytes:
         state, more = block.opaque, {}
         reason = "" if state is None else self._foreign(state)
@@ -291,34 +151,14 @@ class GeminiLine:
         if first and not more and self._profile.signed_calls:
             self._map("signature_replaced", at, "by the placeholder for calls that have none")
             more = {parts.SIGNATURE: parts.PLACEHOLDER}
-        arguments = block.arguments
-        if not arguments.strip():
-            self._map("empty_arguments", at, "as an empty object")
-            arguments = "{}"
-        return parts.call(block, block.call_id if self._with_ids else None, arguments, more)
+        call_id = block.call_id if self._with_ids else None
+        return parts.call(block, call_id, self._arguments(at, block), more)
 
-    def _result(self, at: str, block: ToolResult) -> None:
+    def _result(self, block: ToolResult, name: str) -> bytes:
         if any(isinstance(inner, File) and inner.filename is not None for inner in block.content):
-            self._map("filename_dropped", at)
-        call_id = block.call_id
-        name = self._calls[call_id]
-        self._results[call_id] = parts.result(block, name, call_id if self._with_ids else None)
-
-    def _map(self, rule: str, at: str, detail: str = "") -> None:
-        self._mappings.append(Mapping(rule=rule, block=at, detail=detail))
+            self._map("filename_dropped", block.call_id)
+        return parts.result(block, name, block.call_id if self._with_ids else None)
 
 
 def _content(role: str, content: Sequence[bytes]) -> bytes:
     return b'{"role":"%s","parts":[%s]}' % (role.encode(), b",".join(content))
-
-
-def _headers(policy: Policy, wire: Wire) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        sorted(
-            {
-                "accept": "text/event-stream" if policy.stream else "application/json",
-                "content-type": "application/json",
-                wire.key_header: "",  # the key is put there at the socket
-            }.items()
-        )
-    )

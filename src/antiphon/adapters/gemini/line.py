@@ -1,0 +1,250 @@
+"""What both wires of Gemini share of a line: how it grows, and what goes out after what.
+
+The body begins with everything that does not change from turn to turn, system text last of it,
+and what was said ends it: a history that grows leaves every byte before it as it was. How a
+message is written is left to the wire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import NamedTuple, Self
+
+from antiphon.adapters.base import GrowingBody, Rendering, request_hasher
+from antiphon.adapters.gemini.profile import same_model
+from antiphon.core.blocks import (
+    Message,
+    Opaque,
+    Role,
+    Text,
+    ToolCall,
+    ToolResult,
+    block_id,
+    message_digest,
+)
+from antiphon.core.digests import fold
+from antiphon.core.findings import Severity
+from antiphon.core.ids import CallId, ConversationId, Digest
+from antiphon.core.manifest import Mapping, Policy, ToolDeclaration, WireRequest
+from antiphon.core.profile import Profile
+from antiphon.core.profile_rules import INSTRUCTING
+from antiphon.core.rules import LineChecker
+from antiphon.errors import InternalError, InvalidInput, SequenceRejected
+
+METHOD = "POST"
+
+
+class Start(NamedTuple):
+    """What of a request does not depend on its line."""
+
+    url: str
+    headers: tuple[tuple[str, str], ...]
+    members: list[bytes]
+    """Of the body, up to its system text."""
+    mappings: list[Mapping]
+
+
+class GeminiLine:
+    """One line, checked and rendered as it grows. A wire fills in what is its own."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        policy: Policy,
+        tools: Sequence[ToolDeclaration],
+        start: Start,
+        *,
+        key: bytes,
+        conversation: ConversationId | None,
+    ) -> None:
+        self._profile = profile
+        self._model = policy.model
+        self._key = key
+        self._checker = LineChecker(profile, tools=tools, key=key, conversation=conversation)
+        self._sequence: Digest | None = None
+        self._start = start
+        self._mappings = start.mappings.copy()
+        self._system: list[str] = [policy.instructions] if policy.instructions else []
+        self._body: GrowingBody | None = None
+        self._sealed: list[bytes] = []
+        self._calls: dict[CallId, str] = {}  # that are owed their results, and their tools
+        self._results: dict[CallId, bytes] = {}
+        self._waiting: list[Message] = []
+
+    # What each wire says in its own way.
+
+    def _content(self, message: Message) -> list[bytes]:
+        """Return what a message of a user or of the model says, piece by piece."""
+        raise NotImplementedError
+
+    def _add(self, message: Message, content: list[bytes]) -> None:
+        """Put the pieces of a message at the end."""
+        raise NotImplementedError
+
+    def _result(self, block: ToolResult, name: str) -> bytes:
+        """Return a result of a call of the tool `name`."""
+        raise NotImplementedError
+
+    def _add_results(self, last: Message) -> None:
+        """Put the results of a step at the end; `last` is the message that completed them."""
+        raise NotImplementedError
+
+    def _opening(self) -> bytes:
+        """Return the body from its system text to where the conversation begins."""
+        raise NotImplementedError
+
+    def _open_end(self) -> bytes:
+        """Return what was said and may still be added to."""
+        return b""
+
+    # The line.
+
+    @property
+    def open_calls(self) -> tuple[CallId, ...]:
+        """The calls that wait for their result."""
+        return self._checker.open_calls
+
+    @property
+    def call_ids(self) -> Container[str]:
+        """The ids of all calls on the line."""
+        return self._checker.call_ids
+
+    def feed(self, message: Message, digest: Digest | None = None) -> None:
+        """Take the next message of the line.
+
+        Raises:
+            InvalidInput: `invalid_unicode`: its text holds half a character, which no request
+                can carry.
+        """
+        owed = self._checker.waiting
+        try:
+            own = digest or message_digest(self._key, message)
+            self._checker.feed(message)
+            if not self._checker.refused:
+                self._take(message, owed)
+        except UnicodeEncodeError:
+            raise InvalidInput(
+                "The text holds half a surrogate pair, which no request can carry.",
+                code="invalid_unicode",
+                at=message.id,
+            ) from None
+        self._sequence = fold(self._key, self._sequence, own)
+
+    def finish(self) -> Rendering:
+        """Return the request for the line as it stands; it may be fed further afterwards.
+
+        Raises:
+            SequenceRejected: It may not be sent.
+        """
+        findings = self._checker.finish()
+        if any(finding.severity is Severity.ERROR for finding in findings):
+            raise SequenceRejected(findings)
+        if self._sequence is None:
+            raise InternalError("An empty line passed its rules.")
+        body = self._body or self._new_body()
+        end = self._open_end()
+        comma = b"," if self._sealed and end else b""
+        chunks, digest = body.finish(comma + end + b"]}")
+        return Rendering(
+            request=WireRequest(
+                method=METHOD, url=self._start.url, headers=self._start.headers, chunks=chunks
+            ),
+            request_digest=digest,
+            sequence_digest=self._sequence,
+            mappings=tuple(self._mappings),
+        )
+
+    def copy(self) -> Self:
+        """Return a line that stands where this one stands, for another branch."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other._checker = self._checker.copy()
+        other._mappings = self._mappings.copy()
+        other._system = self._system.copy()
+        other._body = self._body and self._body.copy()
+        other._sealed = self._sealed.copy()
+        other._calls = self._calls.copy()
+        other._results = self._results.copy()
+        other._waiting = self._waiting.copy()
+        return other
+
+    def _take(self, message: Message, owed: bool) -> None:
+        if message.role is Role.TOOL:
+            for block in message.blocks:
+                if isinstance(block, ToolResult):
+                    self._results[block.call_id] = self._result(block, self._calls[block.call_id])
+            if not self._checker.waiting:
+                self._answered(message)
+        elif owed:
+            self._waiting.append(message)  # its calls are owed their results first
+        else:
+            self._place(message)
+
+    def _answered(self, last: Message) -> None:
+        self._add_results(last)
+        self._calls, self._results = {}, {}
+        for late in self._waiting:
+            self._map("result_hoisted", late.id, "sent after the results that it stood before")
+            self._place(late)
+        self._waiting.clear()
+
+    def _place(self, message: Message) -> None:
+        instructs = message.role in INSTRUCTING
+        content = [] if instructs else self._content(message)
+        if message.name is not None:
+            self._map("name_dropped", message.id)
+        if instructs:
+            self._instruct(message)
+        elif content:
+            self._add(message, content)
+        else:
+            self._map("empty_message_dropped", message.id)
+        self._calls |= {call.call_id: call.name for call in message.calls}
+
+    def _instruct(self, message: Message) -> None:
+        if message.role is Role.DEVELOPER:
+            self._map("developer_as_system", message.id)
+        for order, block in enumerate(message.blocks):
+            if isinstance(block, Text) and block.text:
+                self._system.append(block.text)
+            else:
+                self._map("empty_text_dropped", block_id(message.id, order))
+        if self._sealed or self._open_end():
+            # All that was sent before moves.
+            self._map("system_hoisted", message.id, "to the top of the request")
+            self._body = self._new_body() if self._sealed else None
+
+    def _seal(self, piece: bytes) -> None:
+        if self._sealed:
+            piece = b"," + piece
+        if self._body is None:
+            self._body = self._new_body()
+        self._body.append(piece)
+        self._sealed.append(piece)
+
+    def _new_body(self) -> GrowingBody:
+        start = self._start
+        body = GrowingBody(request_hasher(self._key, METHOD, start.url, start.headers))
+        body.append(b"{" + b",".join([*start.members, self._opening()]))
+        for piece in self._sealed:
+            body.append(piece)
+        return body
+
+    # What is alike in both.
+
+    def _foreign(self, state: Opaque) -> str:
+        """Return why state may not go to this model, or nothing."""
+        if state.profile != self._profile.name:
+            return f"{state.profile} made it"
+        if not state.work and not same_model(state.model, self._model):
+            return f"{state.model} signed it"
+        return ""
+
+    def _arguments(self, at: str, block: ToolCall) -> str:
+        if block.arguments.strip():
+            return block.arguments
+        self._map("empty_arguments", at, "as an empty object")
+        return "{}"
+
+    def _map(self, rule: str, at: str, detail: str = "") -> None:
+        self._mappings.append(Mapping(rule=rule, block=at, detail=detail))
