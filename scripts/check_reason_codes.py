@@ -17,6 +17,7 @@ from antiphon.adapters import registry
 from antiphon.adapters.anthropic.profile import WIRE_FACTS as ANTHROPIC_FACTS
 from antiphon.adapters.bedrock.profile import WIRE_FACTS as BEDROCK_FACTS
 from antiphon.adapters.gemini.profile import WIRE_FACTS as GEMINI_FACTS
+from antiphon.adapters.gemini_interactions.profile import WIRE_FACTS as INTERACTIONS_FACTS
 from antiphon.adapters.ollama.profile import WIRE_FACTS as OLLAMA_FACTS
 from antiphon.adapters.openai_chat.profile import WIRE_FACTS
 from antiphon.cli.documents import document_of
@@ -69,7 +70,7 @@ FACTS_HEAD = """
 A profile describes a dialect. What is known of one model beyond that is stated as facts, in the configuration
 (`facts = {{ ... }}`) or in the `model_profile` of a document given to `antiphon lint`: {facts}. How a server that
 speaks the dialect spells a request is stated the same way: {wire}; for `anthropic`: {anthropic}; for
-`gemini`: {gemini}; for `bedrock`: {bedrock}; for `ollama`: {ollama}.
+`gemini`: {gemini}; for `gemini-interactions`: {interactions}; for `bedrock`: {bedrock}; for `ollama`: {ollama}.
 """
 
 Json: TypeAlias = dict[str, Any]
@@ -231,6 +232,7 @@ def facts() -> str:
         wire=", ".join(f"`{fact}`" for fact in WIRE_FACTS),
         anthropic=", ".join(f"`{fact}`" for fact in ANTHROPIC_FACTS),
         gemini=", ".join(f"`{fact}`" for fact in GEMINI_FACTS),
+        interactions=", ".join(f"`{fact}`" for fact in INTERACTIONS_FACTS),
         bedrock=", ".join(f"`{fact}`" for fact in BEDROCK_FACTS),
         ollama=", ".join(f"`{fact}`" for fact in OLLAMA_FACTS),
     )

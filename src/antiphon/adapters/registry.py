@@ -12,6 +12,7 @@ from antiphon.adapters.anthropic import Anthropic
 from antiphon.adapters.base import Adapter
 from antiphon.adapters.bedrock import Bedrock
 from antiphon.adapters.gemini import Gemini
+from antiphon.adapters.gemini_interactions import GeminiInteractions
 from antiphon.adapters.ollama import Ollama
 from antiphon.adapters.openai_chat import OpenAIChat
 from antiphon.adapters.openai_chat.dialects import DIALECTS as CHAT
@@ -42,6 +43,7 @@ DIALECTS: Final[Mapping[str, Callable[[Mapping[str, object]], Adapter]]] = {
     "anthropic": Anthropic,
     "openai-responses": OpenAIResponses,
     "gemini": Gemini,
+    "gemini-interactions": GeminiInteractions,
     "bedrock": Bedrock,
     "ollama": Ollama,
 }

@@ -104,6 +104,7 @@ class ProfileRules:
         findings.extend(check_tools(profile, tools))
         ordered = (
             profile.system_first
+            or profile.system_apart
             or profile.alternation
             or profile.starts_with_user
             or profile.after_assistant is not None

@@ -43,11 +43,19 @@ REFUSALS: Final[Mapping[int, tuple[str, bool]]] = {
 """Statuses that are a definite no: our word where the body has none, and whether to try again."""
 
 TRANSIENT: Final = frozenset(
-    {"ABORTED", "DEADLINE_EXCEEDED", "INTERNAL", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNKNOWN"}
+    {
+        "GATEWAY_TIMEOUT",
+        "ABORTED",
+        "DEADLINE_EXCEEDED",
+        "INTERNAL",
+        "RESOURCE_EXHAUSTED",
+        "UNAVAILABLE",
+        "UNKNOWN",
+    }
 )
 """Words after which the same request may fare better, unless a quota is used up for the day."""
 
-UNKNOWN_CODES: Final = frozenset({"DEADLINE_EXCEEDED", "outcome_unknown"})
+UNKNOWN_CODES: Final = frozenset({"DEADLINE_EXCEEDED", "GATEWAY_TIMEOUT", "OUTCOME_UNKNOWN"})
 """Codes that say that nobody knows: time ran out somewhere, or a gateway passes that on."""
 
 OVER_WINDOW: Final = re.compile(r"token count.*exceeds the maximum number of tokens", re.I | re.S)
@@ -70,7 +78,11 @@ def told(error: object) -> Told:
     message = error.get("message")
     text = message if isinstance(message, str) else ""
     details = list(_details(error.get("details")))
-    words = [error.get("status"), *(d.get("reason") for d in details if _is(d, "ErrorInfo"))]
+    words = [
+        error.get("status"),
+        error.get("code"),
+        *(d.get("reason") for d in details if _is(d, "ErrorInfo")),
+    ]
     word = next((w for w in words if isinstance(w, str) and w), None)
     if "API_KEY_INVALID" in words:
         word = "API_KEY_INVALID"  # told as INVALID_ARGUMENT, like any other mistake
@@ -93,8 +105,8 @@ def stream_failure(error: object) -> Failed:
     return Failed(
         code or "provider_error",
         message or "The provider reported an error in its answer.",
-        retryable=(code is None or code in TRANSIENT) and not used_up,
-        definite=code not in UNKNOWN_CODES,
+        retryable=(code is None or code.upper() in TRANSIENT) and not used_up,
+        definite=code is None or code.upper() not in UNKNOWN_CODES,
     )
 
 
@@ -113,7 +125,7 @@ retryable=True, retry_after_ms=None)
     retryable = meant[1] if meant is not None else status >= 500
     asked = retry_after_ms(headers, now_ms)
     return HttpVerdict(
-        definite=meant is not None and code not in UNKNOWN_CODES,
+        definite=meant is not None and code.upper() not in UNKNOWN_CODES,
         code=code,
         message=message or f"The provider answered {status}.",
         retryable=retryable and not used_up,
