@@ -67,14 +67,25 @@ def problems(profile: Profile, block: AnyBlock, *, mapped: bool) -> Iterator[Pro
             return
 
 
+def particular_messages(profile: Profile, *, mapped: bool) -> bool:
+    """Say whether `of_message` has anything to look for."""
+    return (profile.one_message_a_turn and not mapped) or _limits_media(profile)
+
+
 def of_message(
     profile: Profile, message: Message, before: Message | None, *, mapped: bool
 ) -> Iterator[Problem]:
     """Yield what the dialect refuses about a message as a whole, and about its neighbour."""
     if profile.one_message_a_turn and not mapped:
         yield from _neighbours(message, before)
-    if profile.max_images is not None or profile.max_files is not None or profile.files_need_text:
+    if _limits_media(profile):
         yield from _media_together(profile, message)
+
+
+def _limits_media(profile: Profile) -> bool:
+    return (
+        profile.max_images is not None or profile.max_files is not None or profile.files_need_text
+    )
 
 
 def _neighbours(message: Message, before: Message | None) -> Iterator[Problem]:

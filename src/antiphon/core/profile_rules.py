@@ -13,7 +13,13 @@ from typing import Final
 
 import msgspec
 
-from antiphon.core.block_rules import of_message, particular, problems, says_nothing
+from antiphon.core.block_rules import (
+    of_message,
+    particular,
+    particular_messages,
+    problems,
+    says_nothing,
+)
 from antiphon.core.blocks import (
     Audio,
     File,
@@ -71,6 +77,7 @@ class ProfileRules:
         "_may_follow_results",
         "_names",
         "_particular",
+        "_particular_messages",
         "_profile",
         "_steps",
         "_tools",
@@ -115,6 +122,7 @@ class ProfileRules:
         self._last: Message | None = None
         self._leader: tuple[Message, int] | None = None  # the first answer since a person spoke
         self._particular = particular(profile)
+        self._particular_messages = particular_messages(profile, mapped=mapped)
         self._turn: Role | None = None
         self._turn_left = False
         self._between: dict[CallId, str] = {}
@@ -155,8 +163,11 @@ class ProfileRules:
                 start,
                 f"At most {most} blocks may stand in one message.",
             )
-        for code, sentence in of_message(self._profile, message, self._last, mapped=self._mapped):
-            self._find(code, message.id, start, sentence)
+        if self._particular_messages:
+            for code, sentence in of_message(
+                self._profile, message, self._last, mapped=self._mapped
+            ):
+                self._find(code, message.id, start, sentence)
         if role is Role.USER:
             self._leader = None
         elif role is Role.ASSISTANT:
