@@ -6,8 +6,8 @@ Each message becomes items once.
 
 What is mapped on the way, and nothing else is: the system text that leads a line to the
 instructions, results to directly behind their calls, call ids into a length that the provider
-takes, reasoning left out that is another model's, that cannot be read again or that nothing
-followed, and then the ids of the items that had come with it; a refusal as the text that it is;
+takes, reasoning left out that is another model's, that cannot be read again, that was not thought
+behind this line or that nothing followed, and then the ids of the items that had come with it; a refusal as the text that it is;
 names and empty texts left out. Each is told to the manifest.
 """
 
@@ -117,7 +117,7 @@ class ResponsesLine:
         self._leader: Message | None = None  # system text that nothing has followed yet
         self._body: GrowingBody | None = None
         self._empty = True
-        self._waiting: list[Message] = []
+        self._waiting: list[tuple[Message, Digest | None]] = []
 
     @property
     def open_calls(self) -> tuple[CallId, ...]:
@@ -165,7 +165,7 @@ class ResponsesLine:
             # Nothing follows that it could instruct: there has to be some input.
             other = self.copy()
             other._leader = None
-            other._place(self._leader)
+            other._place(self._leader, None)
             return other.finish()
         if self._body is None:
             raise SequenceRejected([NOTHING_SAID])
@@ -204,15 +204,16 @@ class ResponsesLine:
                 if isinstance(block, ToolResult):
                     self._add(self._result(block_id(message.id, order), block))
             if not self._checker.waiting:
-                for late in self._waiting:
+                for late, behind in self._waiting:
                     detail = "sent after the results that it stood before"
                     self._map("result_hoisted", late.id, detail)
-                    self._place(late)
+                    self._place(late, behind)
                 self._waiting.clear()
         elif owed:
-            self._waiting.append(message)  # its calls are owed their results first
+            # Its calls are owed their results first.
+            self._waiting.append((message, self._sequence))
         else:
-            self._place(message)
+            self._place(message, self._sequence)
 
     def _leads(self, message: Message) -> bool:
         """Whether a message may be the instructions: the first, and a single text of the system."""
@@ -227,11 +228,12 @@ class ResponsesLine:
         self._instructions = leader.text
         self._leader = None
 
-    def _place(self, message: Message) -> None:
+    def _place(self, message: Message, behind: Digest | None) -> None:
+        """Put a message at the end; `behind` is the digest of the line that it followed."""
         if message.name is not None:
             self._map("name_dropped", message.id)
         if message.role is Role.ASSISTANT:
-            self._answer(message)
+            self._answer(message, behind)
             return
         for order, block in enumerate(message.blocks):
             self._name(block_id(message.id, order), block)
@@ -252,10 +254,10 @@ class ResponsesLine:
 
     # Content: one message of ours as items of theirs.
 
-    def _answer(self, message: Message) -> None:
+    def _answer(self, message: Message, behind: Digest | None) -> None:
         """Place what the model said. Reasoning goes back with all that followed it, or not at all."""
         blocks = message.blocks
-        left_out = self._left_out(message)
+        left_out = self._left_out(message, behind)
         thoughts = [n for n, block in enumerate(blocks) if isinstance(block, Reasoning)]
         answer = _Answer(named=bool(thoughts) and left_out.keys().isdisjoint(thoughts))
         for order, block in enumerate(blocks):
@@ -287,9 +289,11 @@ class ResponsesLine:
         for item in answer.made:
             self._add(item)
 
-    def _left_out(self, message: Message) -> dict[int, str]:
+    def _left_out(self, message: Message, behind: Digest | None) -> dict[int, str]:
         """Return which blocks of the model's are left out, and why."""
-        left_out = {n: why for n in range(len(message.blocks)) if (why := self._unfit(message, n))}
+        left_out = {
+            n: why for n in range(len(message.blocks)) if (why := self._unfit(message, n, behind))
+        }
         kept = [
             (order, block.opaque)
             for order, block in enumerate(message.blocks)
@@ -303,7 +307,7 @@ class ResponsesLine:
                     left_out.setdefault(order, "the reasoning that led to it is not sent")
         return left_out
 
-    def _unfit(self, message: Message, order: int) -> str:
+    def _unfit(self, message: Message, order: int, behind: Digest | None) -> str:
         """Return why a block of the model's is left out, or nothing."""
         block = message.blocks[order]
         if isinstance(block, Text):
@@ -321,6 +325,8 @@ class ResponsesLine:
             return "it was made for another history"
         if not same_model(state.model, self._model):
             return f"{state.model} made it"
+        if state.prefix is not None and state.prefix != behind:
+            return "what came before it has changed"
         if not items.thought_of(state).readable:
             return "only its name was kept"
         if not any(_follows(later) for later in message.blocks[order + 1 :]):
