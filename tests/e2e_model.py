@@ -17,12 +17,14 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import antiphon
 from antiphon.core.blocks import Role, Status, ToolCall
 from antiphon.core.records import CallState, RunStatus
-from antiphon.engine.edge.local_model import INSTALL, installed
+from antiphon.engine.edge.local_model import INSTALL, NAME, installed
+from antiphon.engine.models import LOCAL_HOST, Model, Models
 from antiphon.handles.chat import Chat
 from antiphon.library import Antiphon
 
@@ -237,6 +239,32 @@ async def canceled_turn(app: Antiphon) -> None:
     assert kept.id not in {message.id for message in await chat.line()}
 
 
+async def other_wires(folder: Path) -> None:
+    """Ask for the weather over the other forms that the same server speaks."""
+    for profile, path in (("openai-responses", "/v1"), ("anthropic", "")):
+        heading(f"the same question over {profile}")
+        asked.clear()
+        db = folder / f"{profile}.db"
+        await asyncio.to_thread(import_examples, folder, db)
+        model = Model(
+            name="local",
+            profile=profile,
+            model=NAME,
+            base_url=f"http://{LOCAL_HOST}{path}",
+        )
+        models = Models(named=MappingProxyType({"local": model}))
+        settings = antiphon.Settings(db=str(db), models=models)
+        async with antiphon.open(settings=settings, functions=[TOOL]) as app:
+            chat = await app.conversation(CONVERSATION, ask=ask(max_output_tokens=60))
+            events = await follow(await chat.send("What is the weather in Paris?"))
+            assert kinds(events) == ["Committed", "CallFinished", "Preview", "Committed", "Ended"]
+            assert asked == ["Paris"]
+            cut = await app.create(ask=ask(max_output_tokens=8))
+            run = await cut.send("Tell me about the sea.")
+            await follow(run)
+            assert (await run.row()).end_code == "length", "cut, however the server calls it"
+
+
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         db = Path(folder) / "chat.db"
@@ -254,6 +282,7 @@ async def main() -> None:
                 chat = await app.conversation(CONVERSATION)
                 assert await chat.line() == before
                 print(f"  {len(before)} messages, the same as before")
+            await other_wires(Path(folder))
     print("\ne2e-model: ok")
 
 

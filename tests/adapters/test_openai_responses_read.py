@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -428,6 +429,28 @@ def test_an_answer_beyond_the_limit_ends_with_a_clear_error() -> None:
     limits = Limits(max_answer_bytes=100)
     answer = answer_of(stream(said(0, *["x" * 40] * 4)), limits=limits)
     assert (answer.error, answer.retryable) == ("answer_too_large", False)
+
+
+@pytest.mark.req("M93")
+def test_reading_takes_time_in_proportion_to_what_is_read() -> None:
+    """Counted in steps of the interpreter, which a busy machine does not change."""
+
+    def steps(pieces: int) -> int:
+        body = stream(call(0, "c", "look", '{"a":"', *["x" * 40] * pieces, '"}'))
+        taken = 0
+
+        def count(*_: object) -> None:
+            nonlocal taken
+            taken += 1
+
+        sys.setprofile(count)
+        try:
+            answer_of(*(body[at : at + 1000] for at in range(0, len(body), 1000)))
+        finally:
+            sys.setprofile(None)
+        return taken
+
+    assert steps(2000) < 2.2 * steps(1000)
 
 
 # Whole answers.

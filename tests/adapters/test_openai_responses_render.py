@@ -334,6 +334,22 @@ def test_what_the_provider_did_is_left_out_with_the_reasoning_that_led_to_it() -
     assert kinds(thought("gpt-5")) == (["compaction", "message"], ["reasoning_dropped"] * 2)
 
 
+@pytest.mark.req("M103")
+def test_reasoning_falls_with_what_stood_before_it() -> None:
+    asked = line(user("a"), model("b"), user("c"))
+    before = render(RESPONSES, asked, PLAIN, TOOLS, key=KEY).sequence_digest
+    sealed = thought()
+    assert sealed.opaque is not None
+    bound = Reasoning(opaque=msgspec.structs.replace(sealed.opaque, prefix=before))
+
+    def rules(*first: Message) -> list[str]:
+        return [m.rule for m in rendered(*first, user("c"), model(bound, "d"), user("e")).mappings]
+
+    assert rules(user("a"), model("b")) == []
+    assert rules() == ["reasoning_dropped"]
+    assert rules(user("a"), model("B")) == ["reasoning_dropped"]
+
+
 def test_plain_thoughts_of_a_server_that_seals_none_go_back_too() -> None:
     told = thought(encrypted_content="", content=[{"type": "reasoning_text", "text": "hm"}])
     body = json.loads(rendered(user("a"), model(told, "b"), user("c")).request.body)
