@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect as python
 from collections.abc import Callable, Iterable
+from enum import Enum
 from typing import Any, Final, TypeAlias
 
 from msgspec import inspect
@@ -92,7 +93,9 @@ class Schemas:
             properties[field.encode_name] = schema = self._schema(field.type)
             if field.required:
                 required.append(field.encode_name)
-            elif isinstance(field.default, str | int | float | None) and "$ref" not in schema:
+            elif isinstance(field.default, Enum):
+                properties[field.encode_name] = {**schema, "default": field.default.value}
+            elif isinstance(field.default, str | int | float | None):
                 properties[field.encode_name] = {**schema, "default": field.default}
         told: Schema = {"type": "object", "properties": properties, "required": required}
         if kind.forbid_unknown_fields:
