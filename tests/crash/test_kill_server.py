@@ -149,6 +149,7 @@ class Visit:
         self._url = url + ROOT
         self._seen = seen
         self._tools = tools
+        self._asked = asyncio.Event()
 
     async def play(self) -> None:
         """Ask the question, if it is not known to have been asked, and follow it to its end."""
@@ -162,6 +163,7 @@ class Visit:
             run = await self._post(f"/conversations/{seen.conversation}/messages", body)
             assert seen.run in (None, run["id"]), "the same message started another run"
             seen.run = run["id"]
+            self._asked.set()
             await following
         finally:
             following.cancel()
@@ -179,8 +181,9 @@ class Visit:
                     event = value
                 elif name == "data":
                     seen.take(event, json.loads(value))
-                    if event == "end":
-                        return
+                    assert event != "end", "the run came to no end"
+                    if event == "run.changed":
+                        await self._asked.wait()  # which run it is, the answer to the send says
                     if seen.status() == "waiting":
                         await self._answer()
                     elif seen.status() in ENDED and seen.run is not None:
