@@ -171,6 +171,19 @@ def test_a_copy_grows_apart_from_its_original() -> None:
     assert made.finish().request.body == renderings[-1].request.body
 
 
+def test_two_branches_name_their_files_alike() -> None:
+    left = BEDROCK.line(CLAUDE, (), key=KEY)
+    shared = line(user("a", File(filename="a.pdf", data="AA==")), model("b"))
+    for message in shared:
+        left.feed(message)
+    right = left.copy()
+    branch = line(*shared, user("c", File(filename="a.pdf", data="AA==")))
+    right.feed(branch[-1])
+    assert b'"name":"a (2)"' in right.finish().request.body
+    left.feed(branch[-1])
+    assert left.finish().request.body == right.finish().request.body
+
+
 @given(st.lists(st.sampled_from([0, 1, 2, 3]), max_size=6))
 def test_asking_for_a_rendering_changes_nothing(asked: list[int]) -> None:
     made = BEDROCK.line(NEWER, TOOLS, key=KEY)
