@@ -349,7 +349,6 @@ def test_a_copied_search_goes_along_and_copied_thinking_does_not() -> None:
     assert kinds == ["server_tool_use", "text"]
 
 
-@pytest.mark.req("M103")
 @pytest.mark.parametrize("thinking", ["optional", "required"])
 def test_thinking_is_void_behind_another_line_than_it_was_made_behind(thinking: str) -> None:
     """What came before it was edited, deleted or summed up: it is dropped, or the loop is refused."""

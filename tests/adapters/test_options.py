@@ -77,6 +77,23 @@ def test_within_a_form_options_are_passed_on_as_they_are(form: str) -> None:
     assert translated(form, form, **given) == (given, [])
 
 
+def test_within_a_form_a_dialect_is_spared_what_is_incidental_and_refuses_the_rest() -> None:
+    policy = Policy(model="m", extra={"store": msgspec.Raw(b"false"), "seed": msgspec.Raw(b"5")})
+    listed = frozenset({"seed", "stop"})
+    said, mappings = options.translate(policy, "openai-chat", "openai-chat", listed)
+    assert (list(said), [(m.rule, m.block) for m in mappings]) == (
+        ["seed"],
+        [("option_dropped", "store")],
+    )
+    parsed = get("openai-chat").parse(
+        {"messages": [{"role": "user", "content": "x"}], "seed": 5, "store": False}
+    )
+    assert convert(parsed, get("groq"), source="openai-chat", model="m").mappings != ()
+    with pytest.raises(InvalidInput) as refused:
+        convert(parsed, get("mistral"), source="openai-chat", model="m")
+    assert refused.value.at == "seed"
+
+
 @pytest.mark.parametrize("spelling", options.SPELLINGS, ids=lambda s: next(iter(s.values())))
 def test_no_word_of_a_form_means_two_things(spelling: dict[str, str]) -> None:
     for form, word in spelling.items():

@@ -6,7 +6,8 @@ import msgspec
 
 from antiphon.adapters import options
 from antiphon.adapters.base import Adapter, Parsed, Rendering, render
-from antiphon.adapters.registry import form_of
+from antiphon.adapters.parsing import Spelled
+from antiphon.adapters.registry import form_of, options_of
 from antiphon.core.digests import NO_KEY
 from antiphon.errors import InvalidInput, SequenceRejected
 
@@ -37,9 +38,13 @@ def convert(
             at=parsed.uncarried[0],
         )
     form = form_of(adapter.name)
-    extra, left_out = options.translate(parsed.policy, form_of(source) if source else form, form)
+    extra, left_out = options.translate(
+        parsed.policy, form_of(source) if source else form, form, options_of(adapter.name)
+    )
+    temperature = parsed.policy.temperature
     policy = msgspec.structs.replace(
         parsed.policy,
+        temperature=float(temperature) if isinstance(temperature, Spelled) else temperature,
         model=model or parsed.policy.model,
         endpoint=endpoint,
         profile=adapter.name,

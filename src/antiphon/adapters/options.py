@@ -72,7 +72,7 @@ class _Option(NamedTuple):
 
 
 def translate(
-    policy: Policy, source: str, target: str
+    policy: Policy, source: str, target: str, listed: frozenset[str] | None = None
 ) -> tuple[dict[str, msgspec.Raw], tuple[manifest.Mapping, ...]]:
     """Return the extra options of `policy` in the words of `target`, and what was left out.
 
@@ -80,19 +80,20 @@ def translate(
         policy: As it was read from a request of `source`.
         source: A form, such as `openai-chat`; a dialect of Chat Completions is that form.
         target: The form to say it in.
+        listed: The options that the dialect of that form takes; None for any.
 
     Raises:
         InvalidInput: `unsupported_parameter`: an option that shapes the answer, and that this
             form has no word for. `at` is its place in the request.
     """
     if source == target:
-        return policy.extra, ()
+        return _within(policy.extra, target, listed)
     said: dict[str, object] = {}
     mappings: list[manifest.Mapping] = []
     for option in _options(policy.extra, source):
         spelling = next((s for s in SPELLINGS if s.get(source) == option.path), {})
         word = spelling.get(target)
-        if word is not None:
+        if word is not None and (listed is None or word in listed or "." in word):
             value = option.value
             if spelling is STOPS and isinstance(value, str):
                 value = [value]
@@ -108,6 +109,16 @@ def translate(
                 at=option.path,
             )
     return {name: msgspec.Raw(_encode(said[name])) for name in sorted(said)}, tuple(mappings)
+
+
+def _within(
+    extra: Mapping[str, msgspec.Raw], form: str, listed: frozenset[str] | None
+) -> tuple[dict[str, msgspec.Raw], tuple[manifest.Mapping, ...]]:
+    """Leave out what is incidental and not listed. What else is not, the adapter refuses."""
+    dropped = [n for n in extra if listed is not None and n in INCIDENTAL - listed]
+    kept = {name: raw for name, raw in extra.items() if name not in dropped}
+    detail = f"this dialect of {form} has no such option"
+    return kept, tuple(_mapping("option_dropped", name, detail) for name in dropped)
 
 
 def _options(extra: Mapping[str, msgspec.Raw], source: str) -> Iterator[_Option]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -22,14 +22,48 @@ class Malformed(Exception):
         self.code = code
 
 
+class Spelled(float):
+    """A number that is written back as it was spelled: `1.10`, or more digits than a double holds."""
+
+    __slots__ = ("word",)
+
+    def __new__(cls, word: str) -> Self:
+        """Return the number that `word` spells."""
+        made = super().__new__(cls, word)
+        made.word = word
+        return made
+
+    word: str
+
+
+def number(word: str) -> float:
+    """Return the number that `word` spells, as a `Spelled` where it could not be told from the value.
+
+    Example:
+        >>> encode({"price": number("1.10")})
+        b'{"price":1.10}'
+    """
+    plain = float(word)
+    return plain if repr(plain) == word else Spelled(word)
+
+
+def _as_spelled(value: object) -> msgspec.Raw:
+    if isinstance(value, Spelled):
+        return msgspec.Raw(value.word.encode())
+    raise TypeError(f"{type(value).__name__} is no JSON value")
+
+
+_encode: Final = msgspec.json.Encoder(enc_hook=_as_spelled).encode
+
+
 def encode(value: object) -> bytes:
-    """Return a value of a request as JSON.
+    """Return a value of a request as JSON, its numbers digit for digit.
 
     Raises:
         InvalidInput: `invalid_unicode`: it holds half a character.
     """
     try:
-        return msgspec.json.encode(value)
+        return _encode(value)
     except UnicodeEncodeError:
         raise InvalidInput(
             "The text holds half a surrogate pair, which no request can carry.",

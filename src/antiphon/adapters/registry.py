@@ -62,6 +62,11 @@ def form_of(profile: str) -> str:
     return OPENAI.profile.name if profile in CHAT else profile
 
 
+def options_of(profile: str) -> frozenset[str] | None:
+    """Return the options that a dialect lists, all of them; None where it takes any."""
+    return CHAT[profile].wire.options if profile in CHAT else None
+
+
 def get(profile: str, facts: Mapping[str, object] | None = None) -> Adapter:
     """Return the adapter for `profile`, with what is known of the model behind it.
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from antiphon.adapters.parsing import number
 from antiphon.errors import InvalidInput
 
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -82,7 +83,7 @@ def decode(data: bytes, name: str) -> tuple[object, str]:
     """Return the JSON value of `data`, and its text.
 
     Raises:
-        InvalidInput: `empty_input`, `invalid_utf8`, `invalid_json`, `too_deep`,
+        InvalidInput: `empty_input`, `invalid_utf8`, `invalid_json`, `too_deep`, `duplicate_key`,
             `invalid_number` or `invalid_unicode`, at a line and column where there is one.
     """
     try:
@@ -96,7 +97,11 @@ def decode(data: bytes, name: str) -> tuple[object, str]:
         raise InvalidInput("There is nothing in it.", code="empty_input", at=name)
     try:
         value = json.loads(
-            text, parse_constant=_no_constant, parse_float=_finite, parse_int=_integer
+            text,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+            parse_int=_integer,
+            object_pairs_hook=_unique,
         )
     except RecursionError:
         raise InvalidInput("It is nested too deep.", code="too_deep", at=name) from None
@@ -188,10 +193,22 @@ def _no_constant(word: str) -> object:
 
 
 def _finite(word: str) -> float:
-    number = float(word)
-    if not math.isfinite(number):
+    value = number(word)
+    if not math.isfinite(value):
         raise _no_number(word)
-    return number
+    return value
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object. Of a name that stands twice nobody can say which one a provider reads."""
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidInput(
+            f"The name {twice!r} stands twice in one object.", code="duplicate_key", at=twice
+        )
+    return made
 
 
 def _integer(word: str) -> int:

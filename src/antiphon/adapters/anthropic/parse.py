@@ -18,6 +18,7 @@ import msgspec
 from antiphon.adapters.anthropic.parts import CITATIONS
 from antiphon.adapters.anthropic.profile import ANTHROPIC, facts_of
 from antiphon.adapters.base import Parsed
+from antiphon.adapters.parsing import Malformed, encode, type_name
 from antiphon.core.blocks import (
     Block,
     File,
@@ -71,15 +72,6 @@ DIRECT: Final = {"type": "direct"}
 """Who called a tool where nobody stands between: the model, as always."""
 
 CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
-
-
-class _Malformed(Exception):
-    """This message cannot be read; `at` is the place inside it."""
-
-    def __init__(self, at: str, message: str, code: str = "malformed_item") -> None:
-        super().__init__(message)
-        self.at = at
-        self.code = code
 
 
 def parse(request: Mapping[str, object]) -> Parsed:
@@ -142,7 +134,7 @@ class _Reader:
                 self._try("system", lambda: self._system(value))
             case _:
                 raise InvalidInput(
-                    f"system is a string or an array, not {_type(value)}.",
+                    f"system is a string or an array, not {type_name(value)}.",
                     code="wrong_shape",
                     at="system",
                 )
@@ -160,7 +152,7 @@ class _Reader:
     def _try(self, at: str, read: Callable[[], None]) -> None:
         try:
             read()
-        except _Malformed as problem:
+        except Malformed as problem:
             self.findings.append(
                 Finding(
                     code=problem.code,
@@ -172,15 +164,15 @@ class _Reader:
 
     def _message(self, at: str, item: object) -> None:
         if not isinstance(item, dict):
-            raise _Malformed("", f"A message is an object, not {_type(item)}.")
+            raise Malformed("", f"A message is an object, not {type_name(item)}.")
         word = item.get("role")
         role = ROLES.get(word) if isinstance(word, str) else None
         if role is None:
-            raise _Malformed(
+            raise Malformed(
                 "", f"There is no role {word!r}; known are {', '.join(ROLES)}.", "role_unsupported"
             )
         if role is Role.SYSTEM and not self._spoken:
-            raise _Malformed(
+            raise Malformed(
                 "",
                 "System text that comes first stands in `system`, at the top of the request. Move it there.",
                 "role_unsupported",
@@ -191,7 +183,9 @@ class _Reader:
             self._say(MessageId(at), role, [(Text(text=content), at)])
             return
         if not isinstance(content, list):
-            raise _Malformed(".content", f"Content is a string or an array, not {_type(content)}.")
+            raise Malformed(
+                ".content", f"Content is a string or an array, not {type_name(content)}."
+            )
         read: list[tuple[Block, str]] = []
         for number, part in enumerate(content):
             place = f".content[{number}]"
@@ -227,7 +221,7 @@ class _Reader:
 
     def _part(self, at: str, place: str, part: object, role: Role) -> Block:
         if not isinstance(part, dict):
-            raise _Malformed(place, f"A content block is an object, not {_type(part)}.")
+            raise Malformed(place, f"A content block is an object, not {type_name(part)}.")
         self.uncarried += (f"{at}{place}.{name}" for name in _beyond(part, role))
         match part:
             case {"type": "text", "text": str(text)}:
@@ -241,12 +235,12 @@ class _Reader:
                 return Text(text=NOT_CARRIED)
             case {"type": "tool_use", "id": str(call_id), "name": str(name), "input": dict(given)}:
                 return ToolCall(
-                    call_id=CallId(call_id), name=name, arguments=_encode(given).decode()
+                    call_id=CallId(call_id), name=name, arguments=encode(given).decode()
                 )
             case {"type": "tool_use", "id": str(), "name": str(), "input": given}:
-                raise _Malformed(
+                raise Malformed(
                     f"{place}.input",
-                    f"The input of a call is an object, not {_type(given)}. Do not encode it as a string.",
+                    f"The input of a call is an object, not {type_name(given)}. Do not encode it as a string.",
                 )
             case {"type": "tool_result", "tool_use_id": str(call_id)} if call_id:
                 return self._result(at, place, call_id, part)
@@ -255,15 +249,15 @@ class _Reader:
             case {"type": "redacted_thinking", "data": str()}:
                 return Reasoning(opaque=_state(part))
             case {"type": ("text" | "image" | "document" | "tool_use" | "tool_result") as kind}:
-                raise _Malformed(place, f"This {kind} block lacks what a block of its kind holds.")
+                raise Malformed(place, f"This {kind} block lacks what a block of its kind holds.")
             case {"type": ("thinking" | "redacted_thinking") as kind}:
-                raise _Malformed(place, f"This {kind} block lacks what a block of its kind holds.")
+                raise Malformed(place, f"This {kind} block lacks what a block of its kind holds.")
             case {"type": str(kind)} if role is Role.ASSISTANT and _is_work(kind):
                 return Reasoning(opaque=_state(part, work=True))
             case {"type": str(kind)}:
-                return Unknown(name=kind, value=msgspec.Raw(_encode(part)))
+                return Unknown(name=kind, value=msgspec.Raw(encode(part)))
             case _:
-                raise _Malformed(place, "A content block says its type.")
+                raise Malformed(place, "A content block says its type.")
 
     def _image(self, at: str, source: Mapping[object, object]) -> Image:
         match source:
@@ -316,11 +310,11 @@ class _Reader:
                     self.uncarried.append(at + inner)
                     block = Text(text=NOT_CARRIED)
                 if not isinstance(block, ResultPart):
-                    raise _Malformed(inner, "A result holds text, images and documents.")
+                    raise Malformed(inner, "A result holds text, images and documents.")
                 parts.append(block)
         elif content is not None:
-            raise _Malformed(
-                f"{place}.content", f"Content is a string or an array, not {_type(content)}."
+            raise Malformed(
+                f"{place}.content", f"Content is a string or an array, not {type_name(content)}."
             )
         failed = part.get("is_error") is True
         return ToolResult(
@@ -343,7 +337,7 @@ class _Reader:
                     yield ToolDeclaration(
                         name=name,
                         description=described if isinstance(described, str) else "",
-                        parameters=msgspec.Raw(_encode(schema)),
+                        parameters=msgspec.Raw(encode(schema)),
                         strict=True if more.get("strict") is True else None,
                     )
                 case {"type": str(), "name": str(name)}:
@@ -375,10 +369,12 @@ def _policy(request: Mapping[str, object]) -> Policy:
     for name, expected in POLICY_TYPES.items():
         value = fields[name]
         if value is not None and (not isinstance(value, expected) or isinstance(value, bool)):
-            raise InvalidInput(f"This option is not {_type(value)}.", code="wrong_shape", at=name)
+            raise InvalidInput(
+                f"This option is not {type_name(value)}.", code="wrong_shape", at=name
+            )
     if not isinstance(fields["stream"], bool):
         raise InvalidInput("This option is true or false.", code="wrong_shape", at="stream")
-    options = {name: msgspec.Raw(_encode(value)) for name, value in sorted(extra.items())}
+    options = {name: msgspec.Raw(encode(value)) for name, value in sorted(extra.items())}
     return Policy(profile=ANTHROPIC.name, extra=options, **fields)  # type: ignore[arg-type]  # each was checked just above
 
 
@@ -441,24 +437,4 @@ def _signature(part: Mapping[object, object]) -> Opaque | None:
 
 
 def _state(part: Mapping[object, object] | Mapping[str, object], *, work: bool = False) -> Opaque:
-    return Opaque(profile=ANTHROPIC.name, value=msgspec.Raw(_encode(part)), work=work)
-
-
-def _encode(value: object) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        raise InvalidInput(
-            "The text holds half a surrogate pair, which no request can carry.",
-            code="invalid_unicode",
-        ) from None
-
-
-def _type(value: object) -> str:
-    names: dict[type, str] = {
-        dict: "an object",
-        list: "an array",
-        str: "a string",
-        bool: "a boolean",
-    }
-    return "null" if value is None else names.get(type(value), "a number")
+    return Opaque(profile=ANTHROPIC.name, value=msgspec.Raw(encode(part)), work=work)

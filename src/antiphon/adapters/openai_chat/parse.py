@@ -14,6 +14,7 @@ from typing import Final
 import msgspec
 
 from antiphon.adapters.base import Parsed
+from antiphon.adapters.parsing import Malformed, encode, type_name
 from antiphon.core.blocks import (
     Audio,
     Block,
@@ -45,15 +46,6 @@ POLICY_FIELDS: Final = frozenset(
     {"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options"}
     | {"max_tokens", "max_completion_tokens", "temperature", "usage"}
 )
-
-
-class _Malformed(Exception):
-    """This message cannot be read; `at` is the place inside it."""
-
-    def __init__(self, at: str, message: str, code: str = "malformed_item") -> None:
-        super().__init__(message)
-        self.at = at
-        self.code = code
 
 
 def parse(request: Mapping[str, object], dialect: str = "openai-chat") -> Parsed:
@@ -119,7 +111,7 @@ class _Reader:
             return
         try:
             message = self._message(at, item)
-        except _Malformed as problem:
+        except Malformed as problem:
             self.findings.append(
                 Finding(
                     code=problem.code,
@@ -145,7 +137,7 @@ class _Reader:
 
     def _message(self, at: str, item: object) -> Message:
         if not isinstance(item, dict):
-            raise _Malformed("", f"A message is an object, not {_type(item)}.")
+            raise Malformed("", f"A message is an object, not {type_name(item)}.")
         role = self._role(item)
         blocks: list[Block] = []
         places: list[str] = []
@@ -160,7 +152,7 @@ class _Reader:
             self.places[block_id(MessageId(at), order)] = place
         name = item.get("name")
         if name is not None and not isinstance(name, str):
-            raise _Malformed(".name", f"A name is a string, not {_type(name)}.")
+            raise Malformed(".name", f"A name is a string, not {type_name(name)}.")
         return Message(
             id=MessageId(at),
             conversation=REQUEST,
@@ -175,12 +167,12 @@ class _Reader:
     def _role(self, item: Mapping[str, object]) -> Role:
         word = item.get("role")
         if not isinstance(word, str):
-            raise _Malformed("", "A message says its role.")
+            raise Malformed("", "A message says its role.")
         try:
             return Role(word)
         except ValueError:
             known = ", ".join(Role)
-            raise _Malformed(
+            raise Malformed(
                 "", f"There is no role {word!r}; known are {known}.", "role_unsupported"
             ) from None
 
@@ -195,9 +187,11 @@ class _Reader:
             for number, part in enumerate(content):
                 yield self._part(f".content[{number}]", part), f"{at}.content[{number}]"
         elif content is not None:
-            raise _Malformed(".content", f"Content is a string or an array, not {_type(content)}.")
+            raise Malformed(
+                ".content", f"Content is a string or an array, not {type_name(content)}."
+            )
         elif role is not Role.ASSISTANT:
-            raise _Malformed("", f"A {role} message has content.")
+            raise Malformed("", f"A {role} message has content.")
         if isinstance(refusal, str):
             yield Refusal(text=refusal), f"{at}.refusal"
         if role is Role.ASSISTANT and item.get("audio") is not None:
@@ -209,9 +203,9 @@ class _Reader:
         if calls is None:
             return
         if role is not Role.ASSISTANT:
-            raise _Malformed(".tool_calls", "Only the assistant asks for tool calls.")
+            raise Malformed(".tool_calls", "Only the assistant asks for tool calls.")
         if not isinstance(calls, list) or not calls:
-            raise _Malformed(".tool_calls", "tool_calls is an array with at least one call.")
+            raise Malformed(".tool_calls", "tool_calls is an array with at least one call.")
         for number, call in enumerate(calls):
             yield self._call(at, number, call), f"{at}.tool_calls[{number}]"
 
@@ -224,14 +218,14 @@ class _Reader:
             thinking = None
         details = item.get("reasoning_details")
         if isinstance(details, list) and details:
-            state = Opaque(profile=self._dialect, value=msgspec.Raw(_encode(details)))
+            state = Opaque(profile=self._dialect, value=msgspec.Raw(encode(details)))
             yield Reasoning(text=_text(thinking) or "", opaque=state), f"{at}.reasoning_details"
         elif isinstance(thinking, str):
             yield Reasoning(text=thinking), f"{at}.{field}"
 
     def _part(self, place: str, part: object) -> Block:
         if not isinstance(part, dict):
-            raise _Malformed(place, f"A content part is an object, not {_type(part)}.")
+            raise Malformed(place, f"A content part is an object, not {type_name(part)}.")
         match part:
             case {"type": "text", "text": str(text)}:
                 return Text(text=text)
@@ -248,11 +242,11 @@ class _Reader:
             case {"type": "file", "file": dict(file)}:
                 return _file(file)
             case {"type": ("text" | "refusal" | "image_url" | "input_audio" | "file") as kind}:
-                raise _Malformed(place, f"This {kind} part lacks what a part of its kind holds.")
+                raise Malformed(place, f"This {kind} part lacks what a part of its kind holds.")
             case {"type": str(kind)}:
-                return Unknown(name=kind, value=msgspec.Raw(_encode(part)))
+                return Unknown(name=kind, value=msgspec.Raw(encode(part)))
             case _:
-                raise _Malformed(place, "A content part says its type.")
+                raise Malformed(place, "A content part says its type.")
 
     def _call(self, at: str, number: int, call: object) -> ToolCall:
         place = f".tool_calls[{number}]"
@@ -261,38 +255,36 @@ class _Reader:
                 return ToolCall(call_id=CallId(call_id), name=name, arguments=arguments)
             case {"id": str(call_id), "custom": {"name": str(name), "input": str(text)}}:
                 self.uncarried.append(at + place)
-                return ToolCall(
-                    call_id=CallId(call_id), name=name, arguments=_encode(text).decode()
-                )
+                return ToolCall(call_id=CallId(call_id), name=name, arguments=encode(text).decode())
             case {"function": {"arguments": value}} if not isinstance(value, str):
-                raise _Malformed(
+                raise Malformed(
                     f"{place}.function.arguments",
-                    f"Arguments are JSON as a string, not {_type(value)}. Encode them once more.",
+                    f"Arguments are JSON as a string, not {type_name(value)}. Encode them once more.",
                 )
             case _:
-                raise _Malformed(
+                raise Malformed(
                     place, "A tool call has an id, and a function with name and arguments."
                 )
 
     def _result(self, at: str, item: Mapping[str, object]) -> ToolResult:
         call_id, content = item.get("tool_call_id"), item.get("content")
         if not isinstance(call_id, str) or not call_id:
-            raise _Malformed("", "A tool message names the call that it answers, in tool_call_id.")
+            raise Malformed("", "A tool message names the call that it answers, in tool_call_id.")
         parts: list[ResultPart] = []
         if isinstance(content, str):
             parts.append(Text(text=content))
         elif isinstance(content, list):
             if not content:
-                raise _Malformed(
+                raise Malformed(
                     ".content", "An array of content holds at least one part.", "empty_content"
                 )
             for number, part in enumerate(content):
                 block = self._part(f".content[{number}]", part)
                 if not isinstance(block, ResultPart):
-                    raise _Malformed(f".content[{number}]", "A tool result holds text parts.")
+                    raise Malformed(f".content[{number}]", "A tool result holds text parts.")
                 parts.append(block)
         else:
-            raise _Malformed(".content", f"A tool result has content, not {_type(content)}.")
+            raise Malformed(".content", f"A tool result has content, not {type_name(content)}.")
         return ToolResult(call_id=CallId(call_id), content=tuple(parts))
 
     def tools(self, items: object) -> Iterator[ToolDeclaration]:
@@ -313,7 +305,7 @@ class _Reader:
                         **(
                             {}
                             if parameters is None
-                            else {"parameters": msgspec.Raw(_encode(parameters))}
+                            else {"parameters": msgspec.Raw(encode(parameters))}
                         ),
                     )
                 case {"custom": {"name": str()}}:
@@ -345,12 +337,14 @@ def _policy(request: Mapping[str, object]) -> Policy:
         "parallel_tool_calls": request.get("parallel_tool_calls"),
         "temperature": request.get("temperature"),
         "stream": request.get("stream") or False,
-        "extra": {name: msgspec.Raw(_encode(value)) for name, value in sorted(extra.items())},
+        "extra": {name: msgspec.Raw(encode(value)) for name, value in sorted(extra.items())},
     }
     for name, value in fields.items():
         expected = POLICY_TYPES.get(name)
         if expected is not None and value is not None and (not isinstance(value, expected)):
-            raise InvalidInput(f"This option is not {_type(value)}.", code="wrong_shape", at=name)
+            raise InvalidInput(
+                f"This option is not {type_name(value)}.", code="wrong_shape", at=name
+            )
     return Policy(**fields)  # type: ignore[arg-type]  # each was checked just above
 
 
@@ -391,23 +385,3 @@ def _file(file: Mapping[object, object]) -> File:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) else None
-
-
-def _encode(value: object) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        raise InvalidInput(
-            "The text holds half a surrogate pair, which no request can carry.",
-            code="invalid_unicode",
-        ) from None
-
-
-def _type(value: object) -> str:
-    names: dict[type, str] = {
-        dict: "an object",
-        list: "an array",
-        str: "a string",
-        bool: "a boolean",
-    }
-    return "null" if value is None else names.get(type(value), "a number")

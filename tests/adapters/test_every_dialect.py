@@ -1,0 +1,404 @@
+"""What holds for every dialect alike, asked of all that the registry knows.
+
+A new adapter is in here by being registered. What one dialect does beyond this has its own module.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from antiphon.adapters import registry
+from antiphon.adapters.base import render
+from antiphon.adapters.call_ids import CallIds
+from antiphon.adapters.conversion import convert
+from antiphon.adapters.parsing import number
+from antiphon.core.blocks import Block, Image, Message, Role, Text, ToolCall, ToolResult
+from antiphon.core.ids import CallId
+from antiphon.core.manifest import Policy, ToolDeclaration
+from antiphon.errors import AntiphonError, InvalidInput, SequenceRejected
+from tests.support.everywhere import DIALECTS, EXACT, TALK, TOOLS, fingerprints, rendered
+from tests.support.lines import KEY, PNG, answer, asks, call, line, model, system, user
+from tests.support.published_types import problems
+
+for_every_dialect = pytest.mark.parametrize("dialect", DIALECTS)
+
+
+def body(dialect: str, messages: Sequence[Message]) -> bytes:
+    return rendered(dialect, messages).request.body
+
+
+# Histories that may be sent anywhere.
+
+texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]), min_size=1, max_size=9)
+spoken = texts.filter(lambda text: bool(text.strip())).map(lambda text: f"{text}.")
+ids = st.text(st.characters(min_codepoint=33, max_codepoint=0x2FF), min_size=1, max_size=70)
+numbers = st.one_of(
+    st.integers(-(10**25), 10**25).map(str),
+    st.decimals(allow_nan=False, allow_infinity=False, places=7).map(str),
+    st.sampled_from(["1.10", "-0.0", "1E+2", "0.1000000000000000055", "5e-324"]),
+)
+arguments = st.lists(
+    st.tuples(texts.map(lambda t: json.dumps(t, ensure_ascii=False)), numbers),
+    max_size=3,
+    unique_by=lambda p: p[0],
+)
+given_arguments = arguments.map(lambda pairs: "{" + ",".join(f"{k}:{v}" for k, v in pairs) + "}")
+
+
+@st.composite
+def histories(draw: st.DrawFn, *, ending: str = "") -> list[Message]:
+    """Turns of a user, some with calls and their results, and a user's message at the end."""
+    call_ids = iter(draw(st.lists(ids, min_size=9, max_size=9, unique=True)))
+    said: list[Message] = [system(draw(spoken))] if draw(st.booleans()) else []
+    for _ in range(draw(st.integers(0, 3))):
+        said.append(user(draw(spoken), *draw(pictures)))
+        for _ in range(draw(st.integers(0, 1))):
+            calls = [
+                call(
+                    next(call_ids),
+                    draw(st.sampled_from(["look", "find_it"])),
+                    draw(given_arguments),
+                )
+                for _ in range(draw(st.integers(1, 3)))
+            ]
+            said.append(asks(*calls, text=draw(st.one_of(st.just(""), spoken))))
+            said += (answer(c.call_id, draw(spoken)) for c in calls)
+        said.append(model(draw(spoken)))
+    return line(*said, user(draw(spoken) + ending))
+
+
+pictures = st.sampled_from([(), (), (Image(media_type="image/png", data=PNG),)])
+
+
+# Bytes.
+
+
+PROGRAM = "import json; from tests.support.everywhere import fingerprints; print(json.dumps(fingerprints()))"
+
+
+@pytest.mark.req("M2", "M20")
+def test_two_processes_with_other_hash_seeds_make_the_same_requests() -> None:
+    made = [
+        json.loads(
+            subprocess.run(
+                [sys.executable, "-c", PROGRAM],
+                env={**os.environ, "PYTHONHASHSEED": seed},
+                capture_output=True,
+                check=True,
+                timeout=60,
+            ).stdout
+        )
+        for seed in ("1", "4242")
+    ]
+    assert made[0] == made[1] == fingerprints()
+
+
+@for_every_dialect
+@settings(max_examples=15)
+@given(data=st.data())
+def test_what_was_sent_is_the_beginning_of_what_is_sent_next(
+    dialect: str, data: st.DataObject
+) -> None:
+    """This is what makes prompt caches hit."""
+    first = data.draw(histories(ending=" [first]"))
+    more = [asks("later:1", text="I look."), answer("later:1", "1"), user("And? [second]")]
+    grown = line(*first, *more)
+    for shorter, mark in ((first, b"[first]"), (grown, b"[second]")):
+        before = body(dialect, shorter)
+        after = body(dialect, line(*grown, model("So it is."), user("Thanks.")))
+        assert after.startswith(before[: before.rindex(mark) + len(mark)])
+
+
+@for_every_dialect
+@settings(max_examples=15)
+@given(data=st.data())
+def test_a_line_that_grew_is_the_line_rendered_whole(dialect: str, data: st.DataObject) -> None:
+    messages = data.draw(histories())
+    growing = registry.get(dialect).line(Policy(model="m-1", profile=dialect), TOOLS, key=KEY)
+    for number_, message in enumerate(messages, 1):
+        growing.feed(message)
+        if message.role is Role.USER:
+            here = growing.finish()
+            assert here == rendered(dialect, messages[:number_])
+            branch = growing.copy()
+            branch.feed(line(*messages[:number_], model("Elsewhere."))[-1])
+            assert growing.finish() == here
+
+
+# There and back.
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a history says, whatever the wire calls its parts."""
+
+    said: tuple[tuple[str, str], ...]
+    calls: tuple[tuple[str, str], ...]
+    results: tuple[tuple[int, str], ...]
+
+
+def told(messages: Sequence[Message]) -> Told:
+    """Return what is said, by whom; each call; each result, by the number of its call."""
+    calls = [block for _, block in _blocks(messages) if isinstance(block, ToolCall)]
+    numbers_ = {made.call_id: n for n, made in enumerate(calls)}
+    return Told(
+        tuple(_said(messages)),
+        tuple((made.name, made.arguments) for made in calls),
+        tuple(
+            (numbers_[block.call_id], "".join(p.text for p in block.content if isinstance(p, Text)))
+            for _, block in _blocks(messages)
+            if isinstance(block, ToolResult)
+        ),
+    )
+
+
+def _blocks(messages: Sequence[Message]) -> Iterator[tuple[Role, Block]]:
+    for message in messages:
+        for block in message.blocks:
+            yield message.role, block
+
+
+def _said(messages: Sequence[Message]) -> Iterator[tuple[str, str]]:
+    for role, block in _blocks(messages):
+        who = "system" if role is Role.DEVELOPER else role.value
+        if isinstance(block, Text) and block.text:
+            yield who, block.text
+        elif isinstance(block, Image):
+            yield who, str(block.data)
+
+
+def exact(data: bytes) -> Any:
+    return json.loads(data, parse_float=number)
+
+
+@pytest.mark.req("M2", "M31", "M42")
+@for_every_dialect
+@settings(max_examples=20)
+@given(data=st.data())
+def test_what_is_read_back_says_the_same_and_renders_to_the_same_bytes(
+    dialect: str, data: st.DataObject
+) -> None:
+    messages = data.draw(histories())
+    made = rendered(dialect, messages)
+    assert problems(dialect, made.request.body) == []
+    parsed = registry.get(dialect).parse(exact(made.request.body))
+    assert (parsed.findings, parsed.uncarried) == ((), ())
+    assert told(parsed.messages) == told(messages)
+    assert [tool.name for tool in parsed.tools] == [tool.name for tool in TOOLS]
+    again = convert(parsed, registry.get(dialect), source=dialect, model="m-1")
+    stream = rendered(dialect, messages, stream=parsed.policy.stream)
+    assert again.request.body == stream.request.body
+    assert {m.rule for m in again.mappings} <= {m.rule for m in made.mappings}
+
+
+@pytest.mark.req("M2", "M42")
+@settings(max_examples=80)
+@given(messages=histories(), source=st.sampled_from(DIALECTS), target=st.sampled_from(DIALECTS))
+def test_a_request_of_any_dialect_says_the_same_in_any_other(
+    messages: list[Message], source: str, target: str
+) -> None:
+    parsed = registry.get(source).parse(exact(body(source, messages)))
+    there = convert(parsed, registry.get(target), source=source, model="m-1")
+    assert problems(target, there.request.body) == []
+    back = registry.get(target).parse(exact(there.request.body))
+    assert told(back.messages) == told(messages)
+
+
+@pytest.mark.req("M31")
+@for_every_dialect
+def test_the_numbers_of_arguments_come_through_digit_for_digit(dialect: str) -> None:
+    made = body(dialect, line(user(), asks(call("c1", "look", EXACT)), answer("c1"), user()))
+    plain = made.replace(b"\\", b"")
+    for digits in (
+        b"12345678901234567890",
+        b":1e400",
+        b":1.10",
+        b"3.14159265358979323846264",
+        b":-0.0",
+    ):
+        assert digits in plain
+    sane = EXACT.replace('"most":1e400,', "")
+    made = body(dialect, line(user(), asks(call("c1", "look", sane)), answer("c1"), user()))
+    (asked,) = [
+        b
+        for _, b in _blocks(registry.get(dialect).parse(exact(made)).messages)
+        if isinstance(b, ToolCall)
+    ]
+    assert asked.arguments == sane
+
+
+# Ids and names.
+
+
+@pytest.mark.req("M26", "M31")
+@for_every_dialect
+@settings(max_examples=25)
+@given(drawn=st.lists(ids, min_size=2, max_size=40, unique=True))
+def test_respelled_ids_are_legal_and_stable_and_no_two_the_same(
+    dialect: str, drawn: list[str]
+) -> None:
+    profile = registry.get(dialect).profile
+    names = CallIds(profile)
+    wire = [names.sent_as(CallId(given_id)) for given_id in drawn]
+    assert len(set(wire)) == len(wire)
+    assert [names.sent_as(CallId(given_id)) for given_id in drawn] == wire
+    later = CallIds(profile)
+    assert [later.sent_as(CallId(given_id)) for given_id in drawn[:2]] == wire[:2]
+    for given_id, sent in zip(drawn, wire, strict=True):
+        pattern, most = profile.call_id_pattern, profile.call_id_safe or profile.call_id_max
+        assert pattern is None or re.fullmatch(pattern, sent)
+        assert most is None or len(sent) <= most
+        # What may stay is left alone, unless another id was given that very spelling before.
+        legal = (pattern is None or re.fullmatch(pattern, given_id)) and (
+            most is None or len(given_id) <= most
+        )
+        assert sent == given_id or not legal or given_id in wire
+
+
+@pytest.mark.req("M31")
+@for_every_dialect
+def test_an_id_that_looks_like_a_respelled_one_takes_nothing_from_it(dialect: str) -> None:
+    """Somebody may have stored what was on the wire, beside the id that it stood for."""
+    odd = CallId("an id: too long, with signs that few dialects take, and ümlauts " * 2)
+    spelled = CallIds(registry.get(dialect).profile).sent_as(odd)
+    if spelled == odd:
+        return
+    for order in ((odd, spelled), (spelled, odd)):
+        messages = line(user(), asks(*order), *(answer(i, f"of {i}") for i in order), user())
+        parsed = registry.get(dialect).parse(exact(body(dialect, messages)))
+        assert told(parsed.messages).results == tuple((n, f"of {i}") for n, i in enumerate(order))
+
+
+@for_every_dialect
+@pytest.mark.parametrize("name", ["", "two words", "ünïcode", "a" * 200, "semi;colon", "\n"])
+def test_a_name_that_no_tool_may_have_is_refused_by_its_rule(dialect: str, name: str) -> None:
+    if registry.get(dialect).profile.tool_name_pattern is None:
+        pytest.fail("every dialect says what a tool's name looks like")
+    with pytest.raises(SequenceRejected) as refused:
+        render(
+            registry.get(dialect),
+            line(user()),
+            Policy(model="m-1"),
+            [ToolDeclaration(name=name)],
+            key=KEY,
+        )
+    assert refused.value.code == "bad_tool_name"
+
+
+# Bad input: a code, never a crash and never silence.
+
+
+@for_every_dialect
+@pytest.mark.parametrize(
+    "messages",
+    [
+        line(user("half a \ud83d")),
+        line(user(), asks(call("c1", "look", '{"a":"\ud83d"}')), answer("c1")),
+        line(user(), asks("c1"), answer("c1", "half a \ude00")),
+        line(system("\ud83d"), user()),
+    ],
+    ids=["user", "arguments", "result", "system"],
+)
+def test_half_a_character_is_refused_by_name(dialect: str, messages: list[Message]) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        rendered(dialect, messages)
+    assert refused.value.code == "invalid_unicode"
+
+
+@pytest.mark.req("M47")
+@for_every_dialect
+def test_nothing_at_all_is_refused_by_its_rule(dialect: str) -> None:
+    with pytest.raises(SequenceRejected) as refused:
+        rendered(dialect, [])
+    assert refused.value.code == "empty_sequence"
+
+
+NOTHINGS: tuple[Any, ...] = (None, "", [], {}, 0, False, "x", [None], [[]], [{}], [0], [""])
+
+
+def containers(dialect: str) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name, value in exact(body(dialect, TALK)).items()
+        if isinstance(value, list | dict | str)
+    )
+
+
+@for_every_dialect
+@pytest.mark.parametrize("nothing", NOTHINGS, ids=repr)
+def test_an_empty_or_odd_field_is_read_or_refused_with_a_code(dialect: str, nothing: Any) -> None:
+    whole = exact(body(dialect, TALK))
+    for field in containers(dialect):
+        _read_or_refused(dialect, {**whole, field: nothing})
+    _read_or_refused(dialect, {})
+
+
+@for_every_dialect
+def test_an_odd_value_anywhere_in_a_request_is_read_or_refused_with_a_code(dialect: str) -> None:
+    whole = exact(body(dialect, TALK[:4]))
+    for place in _places(whole):
+        for nothing in NOTHINGS:
+            _read_or_refused(dialect, _with(whole, place, nothing))
+
+
+def _read_or_refused(dialect: str, request: dict[str, Any]) -> None:
+    try:
+        parsed = registry.get(dialect).parse(request)
+        convert(parsed, registry.get(dialect), source=dialect, model="m-1")
+    except AntiphonError as error:
+        refused = error
+    else:
+        return
+    assert refused.exit_code in (2, 3)
+    assert refused.code
+    assert refused.message
+
+
+def _places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    for key, item in inner:
+        yield (*at, key)
+        yield from _places(item, (*at, key))
+
+
+def _with(value: Any, place: tuple[Any, ...], new: Any) -> Any:
+    if not place:
+        return new
+    changed = value.copy()
+    changed[place[0]] = _with(value[place[0]], place[1:], new)
+    return changed
+
+
+@for_every_dialect
+def test_arguments_and_schemas_of_great_depth_are_carried_or_refused_with_a_code(
+    dialect: str,
+) -> None:
+    deep = '{"a":' * 2000 + "1" + "}" * 2000
+    for messages, tools in (
+        (line(user(), asks(call("c1", "look", deep)), answer("c1"), user()), TOOLS),
+        (line(user()), (ToolDeclaration(name="look", parameters=msgspec.Raw(deep.encode())),)),
+    ):
+        try:
+            render(registry.get(dialect), messages, Policy(model="m-1"), tools, key=KEY)
+            code = None
+        except AntiphonError as error:
+            code = error.code
+        assert code in (None, "unclosed_arguments", "schema_unsupported", "too_deep")
