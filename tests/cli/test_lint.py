@@ -26,7 +26,6 @@ CHAT_CASES = [
     for path in sorted((DATA / "cases").glob("A-*.json"))
     if json.loads(path.read_text(encoding="utf-8"))["provider"] in ("openai-chat", "any")
 ]
-UNSPOKEN = sorted(set(registry.KNOWN) - set(registry.available()))
 X = {"role": "user", "content": "x"}
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 ASKS = {"role": "assistant", "content": None, "tool_calls": [CALL]}
@@ -345,14 +344,6 @@ def test_standard_input_is_a_file_called_minus(
 
 def test_a_byte_order_mark_is_no_part_of_the_request(lint: Any) -> None:
     assert lint(b"\xef\xbb\xbf" + json.dumps({"messages": [X]}).encode())[0] == 0
-
-
-@pytest.mark.skipif(not UNSPOKEN, reason="every dialect is spoken")
-def test_a_dialect_that_is_not_spoken_yet_is_named(lint: Any) -> None:
-    for dialect in UNSPOKEN:
-        code, _, err = lint({"messages": [X]}, "--from", dialect)
-        assert code == 2
-        assert err.startswith(f"error[profile_unavailable] at {dialect}:")
 
 
 CALLED = {"type": "tool_use", "id": "t", "name": "f", "input": {}}

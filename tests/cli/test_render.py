@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from antiphon.cli import run
-from tests.cli.test_lint import ASKS, LATE, ORPHAN, UNSPOKEN, X, case, document
+from tests.cli.test_lint import ASKS, LATE, ORPHAN, X, case, document
 from tests.golden import requests as golden
 
 GRAPH = Path(__file__).parent.parent / "data" / "fixtures" / "render" / "graph.json"
@@ -156,10 +156,3 @@ def test_a_body_without_a_model_says_that_it_lacks_one(render: Any) -> None:
     code, out, err = render({"messages": [X]})
     assert (code, json.loads(out)["model"]) == (0, "unnamed-model")
     assert "--model" in err
-
-
-@pytest.mark.parametrize("profile", UNSPOKEN)
-def test_a_profile_that_is_not_spoken_yet_is_said_to_be(render: Any, profile: str) -> None:
-    code, out, err = render({"messages": [X]}, "--profile", profile)
-    assert (code, out) == (2, b"")
-    assert err.startswith(f"error[profile_unavailable] at {profile}:")

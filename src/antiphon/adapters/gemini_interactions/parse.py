@@ -288,5 +288,6 @@ def _state(item: Fields, *, work: bool = False) -> Opaque:
     return Opaque(profile=INTERACTIONS.name, value=msgspec.Raw(encode(item)), work=work)
 
 
-def _kind(item: object) -> object:
-    return item.get("type") if isinstance(item, dict) else None
+def _kind(item: object) -> str | None:
+    kind = item.get("type") if isinstance(item, dict) else None
+    return kind if isinstance(kind, str) else None
