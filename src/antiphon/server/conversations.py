@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -18,6 +19,7 @@ from antiphon.core.commands import (
     SetMetadata,
 )
 from antiphon.core.dispatch import Denied
+from antiphon.core.findings import Finding
 from antiphon.core.ids import MessageId
 from antiphon.core.keys import Right
 from antiphon.core.records import OPEN_RUN, Conversation
@@ -168,12 +170,17 @@ def _said(request: Request, items: list[Any]) -> tuple[Message, ...]:
         return ()
     parsed = parse({"input": items})
     if parsed.findings:
-        raise SequenceRejected(parsed.located(parsed.findings))
+        raise SequenceRejected([_here(f) for f in parsed.located(parsed.findings)])
     for place in parsed.uncarried:
-        raise unsupported(place)
+        raise unsupported(place.replace("input", "items", 1))
     if any(m.role in (Role.SYSTEM, Role.DEVELOPER) for m in parsed.messages):
         principal_of(request).require(Right.INSTRUCT)
     return parsed.messages
+
+
+def _here(finding: Finding) -> Finding:
+    """Return a finding at its place in the body: these items are no input."""
+    return replace(finding, at=finding.at.replace("input", "items", 1))
 
 
 def _added(

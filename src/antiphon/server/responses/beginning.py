@@ -23,6 +23,7 @@ from antiphon.engine.terms import Terms, terms
 from antiphon.errors import Conflict, InvalidInput, SequenceRejected
 from antiphon.server.body import engine_of
 from antiphon.server.principals import Principal, principal_of
+from antiphon.server.responses.compact import unsealed
 from antiphon.server.responses.ground import (
     Ground,
     check_outputs,
@@ -60,7 +61,8 @@ async def begun(request: Request, body: Create) -> Response:
     if repeated is not None:
         return repeated
     body.check()
-    parsed = body.parsed()
+    secret = await engine.world.store.tenant_key(principal.tenant)
+    parsed = msgspec.structs.replace(body, input=unsealed(body.input, secret)).parsed()
     if body.instructions is not None or any(
         m.role in (Role.SYSTEM, Role.DEVELOPER) for m in parsed.messages
     ):

@@ -50,7 +50,7 @@ def resource(response: Response, asked: Create, model: str, stretch: Stretch) ->
         "top_logprobs": 0,
         "max_output_tokens": asked.max_output_tokens,
         "max_tool_calls": None,
-        "usage": _usage(stretch),
+        "usage": usage(stretch),
         "store": response.stored,
         "background": bool(asked.background),
         "service_tier": "default",
@@ -75,7 +75,8 @@ def _error(stretch: Stretch) -> Json | None:
     return {"code": code, "message": EXPLAINED.get(code, "The run ended without an answer.")}
 
 
-def _usage(stretch: Stretch) -> Json | None:
+def usage(stretch: Stretch) -> Json | None:
+    """Return what a stretch cost, once anything of it was committed."""
     if stretch.input_tokens is None or stretch.output_tokens is None:
         return None
     return {

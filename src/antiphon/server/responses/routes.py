@@ -22,6 +22,7 @@ from antiphon.server.body import Query, answer, decoded, engine_of, queried
 from antiphon.server.endpoints import Endpoint
 from antiphon.server.principals import principal_of
 from antiphon.server.responses.beginning import begun, counted
+from antiphon.server.responses.compact import Compact, compact
 from antiphon.server.responses.items import Listing, all_items, output_json, page_of
 from antiphon.server.responses.output import Json
 from antiphon.server.responses.reading import Known, ended, find, follow, known, so_far
@@ -192,6 +193,7 @@ routes: Final = [
     Endpoint(
         "POST", PATH + "/input_tokens", _count, body=Asked, answer=dict[str, Any], right=Right.READ
     ),
+    Endpoint("POST", PATH + "/compact", compact, body=Compact, answer=dict[str, Any]),
     Endpoint("GET", ONE, _retrieve, query=Retrieve, answer=dict[str, Any]),
     Endpoint("DELETE", ONE, _delete, answer=dict[str, Any]),
     Endpoint("POST", ONE + "/cancel", _cancel, answer=dict[str, Any]),

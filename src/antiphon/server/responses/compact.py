@@ -1,0 +1,149 @@
+"""POST /v1/responses/compact: a long line as one item that stands for it.
+
+The summary is written by the model that is named, in a conversation of its own that nobody
+finds afterwards. It comes back sealed under the tenant's key: an item that we did not make, or
+that somebody changed, is not ours to read.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response
+
+from antiphon.core.asking import Ask
+from antiphon.core.blocks import Message, Origin, Role, Status, Text, Trust
+from antiphon.core.commands import DeleteConversation
+from antiphon.core.digests import digest
+from antiphon.core.ids import ConversationId, MessageId
+from antiphon.core.tree import line as visible
+from antiphon.engine.engine import Engine
+from antiphon.engine.responding import Opening, begin, foreseen, placed
+from antiphon.engine.terms import terms
+from antiphon.errors import InvalidInput, ProviderFailed
+from antiphon.server.body import answer, decoded, engine_of
+from antiphon.server.principals import principal_of
+from antiphon.server.responses.ground import of_response
+from antiphon.server.responses.output import Said
+from antiphon.server.responses.reading import ended, known
+from antiphon.server.responses.request import Asked, Create
+from antiphon.server.responses.resource import SECOND_MS, usage
+from antiphon.server.responses.write import Status as Standing
+
+ASKED_FOR: Final = (
+    "Summarise everything above so that the talk can go on from your summary alone: goals, facts, "
+    "names, decisions, open work. Write the summary only."
+)
+STANDS_FOR: Final = "Summary of what was said before:\n"
+
+
+class Compact(Asked, frozen=True, kw_only=True, omit_defaults=True):
+    """What is to be made short; the model has to be named."""
+
+    model: Annotated[str, Meta(min_length=1)]
+    prompt_cache_key: str | None = None
+
+
+class _Sealed(msgspec.Struct, frozen=True):
+    """What stands in an item of ours."""
+
+    summary: str
+    seal: str
+
+
+async def compact(request: Request) -> Response:
+    """Return an item that stands for a line: send it back instead of what it was made of."""
+    body = await decoded(request, Compact)
+    engine, tenant = engine_of(request), principal_of(request).tenant
+    key = await engine.world.store.tenant_key(tenant)
+    parsed = msgspec.structs.replace(body, input=unsealed(body.input, key)).parsed()
+    before: list[Message] = []
+    if body.previous_response_id is not None:
+        ground = await of_response(engine, tenant, body.previous_response_id)
+        if ground.parent is not None:
+            path = await engine.world.store.path(ground.row.id, ground.parent)
+            before = visible(path, ground.row.deletions)
+    said = [*before, *parsed.messages]
+    if not said:
+        raise InvalidInput("There is nothing to make short.", code="empty_sequence", at="input")
+    row = foreseen(engine, tenant)
+    kept = await terms(engine.world, tenant, Ask(model=body.model, instructions=body.instructions))
+    nodes = placed(engine, row, None, [*said, _order()])
+    opening = Opening(previous=None, request=Create(model=body.model).echo(), stored=False)
+    response = await begin(engine, row, opening, kept, nodes, parent=None, new=True)
+    try:
+        stretch = await ended(engine, await known(engine, tenant, response))
+    finally:
+        await _forget(engine, row.id)
+    text = "".join(p.text for i in stretch.items if isinstance(i, Said) for p in i.parts)
+    if stretch.status is not Standing.COMPLETED or not text.strip():
+        raise ProviderFailed(
+            "No summary came.", code=stretch.code or "empty_summary", at=body.model
+        )
+    return answer(
+        {
+            "id": response.id,
+            "object": "response.compaction",
+            "created_at": response.created_ms // SECOND_MS,
+            "output": [
+                {
+                    "id": engine.world.new_id("cmp_"),
+                    "type": "compaction",
+                    "encrypted_content": sealed(text, key),
+                }
+            ],
+            "usage": usage(stretch),
+        }
+    )
+
+
+def _order() -> Message:
+    """Return the message that asks for the summary."""
+    return Message(
+        id=MessageId("order"),
+        conversation=ConversationId("request"),
+        parent=None,
+        role=Role.USER,
+        blocks=(Text(text=ASKED_FOR),),
+        origin=Origin.SYSTEM,
+        trust=Trust.USER,
+        status=Status.PENDING,
+    )
+
+
+async def _forget(engine: Engine, conversation: ConversationId) -> None:
+    await engine.world.store.do(
+        DeleteConversation(conversation=conversation, now_ms=engine.world.clock.now_ms())
+    )
+
+
+def sealed(summary: str, key: bytes) -> str:
+    """Return a summary as the item carries it."""
+    seal = digest(key, "compaction", summary.encode())
+    return base64.b64encode(msgspec.json.encode(_Sealed(summary, seal))).decode()
+
+
+def unsealed(items: Any, key: bytes) -> Any:  # noqa: ANN401 - the input as it came
+    """Return the input with our own items of compaction as the words that they stand for."""
+    if not isinstance(items, list):
+        return items
+    return [_opened(item, key) for item in items]
+
+
+def _opened(item: Any, key: bytes) -> Any:  # noqa: ANN401 - any item
+    match item:
+        case {"type": "compaction", "encrypted_content": str(content)}:
+            try:
+                held = msgspec.json.decode(base64.b64decode(content, validate=True), type=_Sealed)
+            except (binascii.Error, msgspec.DecodeError):
+                return item
+            if held.seal != digest(key, "compaction", held.summary.encode()):
+                return item
+            return {"role": "user", "content": STANDS_FOR + held.summary}
+        case _:
+            return item

@@ -1,0 +1,137 @@
+"""The Conversations API as the official SDK sees it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from antiphon.core.ids import LOCAL_TENANT
+from tests.server.sdk import LOOK, door, error_of, output
+from tests.support.provider import Hold, asks, says
+
+HISTORY: list[Any] = [
+    {"role": "user", "content": "I am Bo."},
+    {"role": "assistant", "content": "Hi, Bo."},
+]
+
+
+@pytest.mark.req("M91")
+async def test_a_conversation_is_made_changed_and_deleted(tmp_path: Path) -> None:
+    async with door(tmp_path / "a.db") as d:
+        made = await d.client.conversations.create(metadata={"a": "1"})
+        assert (made.object, made.metadata) == ("conversation", {"a": "1"})
+        changed = await d.client.conversations.update(made.id, metadata={"b": "2"})
+        assert changed.metadata == {"b": "2"}
+        assert await d.client.conversations.retrieve(made.id) == changed
+        gone = await d.client.conversations.delete(made.id)
+        assert gone.deleted
+        for call in (
+            d.client.conversations.retrieve(made.id),
+            d.client.conversations.items.list(made.id),
+            d.say("Hi", conversation=made.id),
+        ):
+            with pytest.raises(openai.NotFoundError):
+                await call
+
+
+async def test_items_that_are_brought_are_what_the_model_sees(tmp_path: Path) -> None:
+    async with door(tmp_path / "a.db", says("Bo.")) as d:
+        made = await d.client.conversations.create(items=HISTORY)
+        more = await d.client.conversations.items.create(
+            made.id, items=[{"role": "user", "content": "I live in Oslo."}]
+        )
+        assert [item.type for item in more.data] == ["message"]
+        await d.say("Who am I?", conversation=made.id)
+        assert [m["content"] for m in d.provider.messages()] == [
+            "I am Bo.",
+            "Hi, Bo.",
+            "I live in Oslo.",
+            "Who am I?",
+        ]
+
+
+async def test_items_are_listed_in_both_orders_page_by_page(tmp_path: Path) -> None:
+    async with door(tmp_path / "a.db", asks(("c1", "look", "{}")), says("Rain.")) as d:
+        made = await d.client.conversations.create(items=HISTORY)
+        asked = await d.say("Weather?", conversation=made.id, tools=[LOOK])
+        await d.say([output("c1", "wet")], previous_response_id=asked.id, tools=[LOOK])
+        items = d.client.conversations.items
+        page = await items.list(made.id, order="asc", limit=4)
+        ascending = [item.to_dict() async for item in page]
+        assert [item["type"] for item in ascending] == [
+            "message",
+            "message",
+            "message",
+            "function_call",
+            "function_call_output",
+            "message",
+        ]
+        descending = [item.to_dict() async for item in await items.list(made.id, limit=1)]
+        assert descending == ascending[::-1]
+        for item in ascending:
+            one = await items.retrieve(str(item["id"]), conversation_id=made.id)
+            assert one.to_dict() == item
+        with pytest.raises(openai.BadRequestError) as caught:
+            await items.list(made.id, after="msg_of_nobody")
+        assert caught.value.code == "bad_cursor"
+
+
+async def test_a_call_is_deleted_with_its_output(tmp_path: Path) -> None:
+    async with door(tmp_path / "a.db", asks(("c1", "look", "{}")), says("Rain."), says("Ok.")) as d:
+        made = await d.client.conversations.create()
+        asked = await d.say("Weather?", conversation=made.id, tools=[LOOK])
+        await d.say([output("c1", "wet")], previous_response_id=asked.id, tools=[LOOK])
+        items = d.client.conversations.items
+        call = asked.output[0].id
+        assert call is not None
+        await items.delete(call, conversation_id=made.id)
+        left = [item.type async for item in await items.list(made.id, order="asc")]
+        assert left == ["message", "message"]
+        with pytest.raises(openai.NotFoundError):
+            await items.retrieve(call, conversation_id=made.id)
+
+
+async def test_items_for_a_conversation_at_work_are_refused(tmp_path: Path) -> None:
+    hold = Hold()
+    async with door(tmp_path / "a.db", [hold, *says("Hi.")]) as d:
+        made = await d.client.conversations.create()
+        await d.say("Hello", conversation=made.id, background=True)
+        await hold.reached.wait()
+        with pytest.raises(openai.ConflictError) as caught:
+            await d.client.conversations.items.create(made.id, items=HISTORY)
+        assert error_of(caught.value)[:2] == (409, "conversation_busy")
+        hold.go.set()
+        await d.idle(made.id)
+
+
+@pytest.mark.parametrize(
+    ("items", "code", "at"),
+    [
+        ([{"role": "nobody", "content": "x"}], "role_unsupported", "input[0]"),
+        ([{"role": "user", "content": 7}], "malformed_item", "input[0].content"),
+        ([{"type": "item_reference", "id": "msg_1"}], "unsupported_parameter", "input[0]"),
+    ],
+)
+async def test_what_is_no_item_is_refused_at_its_place(
+    tmp_path: Path, items: list[Any], code: str, at: str
+) -> None:
+    async with door(tmp_path / "a.db") as d:
+        with pytest.raises(openai.BadRequestError) as caught:
+            await d.client.conversations.create(items=items)
+        assert error_of(caught.value) == (400, code, at.replace("input", "items"))
+
+
+async def test_a_compacted_line_is_sent_as_its_summary_and_no_forgery_is(tmp_path: Path) -> None:
+    async with door(tmp_path / "a.db", says("Bo, Oslo."), says("Oslo.")) as d:
+        short = await d.client.responses.compact(model="rehearsal", input=HISTORY)
+        (item,) = [item.to_dict() for item in short.output]
+        assert item["type"] == "compaction"
+        await d.say([item, {"role": "user", "content": "Where?"}])
+        first, second = d.provider.messages()
+        assert "Bo, Oslo." in str(first["content"])
+        assert second["content"] == "Where?"
+        rows = await d.engine.world.store.conversations(LOCAL_TENANT)
+        assert len(rows) == 1  # that of the summary is nobody's to find
