@@ -68,7 +68,7 @@ class Feed:
                 async with aclosing(self._frames()) as frames:
                     async for frame in frames:
                         before, self.state = self.state, reduce(self.state, frame)
-                        for item in _told(before, self.state, frame):
+                        for item in told(before, self.state, frame):
                             if not isinstance(item, CaughtUp) or not told_caught_up:
                                 yield item
                             told_caught_up |= isinstance(item, CaughtUp)
@@ -140,7 +140,7 @@ def _frame(event: object) -> Frame:
     raise not_antiphon(problem)
 
 
-def _told(before: State, after: State, frame: Frame) -> list[StreamItem]:
+def told(before: State, after: State, frame: Frame) -> list[StreamItem]:
     """Return what the step from `before` to `after` tells a reader."""
     if isinstance(frame, Numbered) and after.seq > before.seq:
         return [Durable(frame.seq, frame.at_ms, frame.event)]

@@ -60,20 +60,20 @@ class Patience:
 
 
 class Pause:
-    """Pauses between tries that grow, with some chance in them, so that clients do not march."""
+    """Pauses between tries: none, then growing, with some chance in them, so that no two march."""
 
     def __init__(self) -> None:
-        self._next_s = FIRST_PAUSE_S
+        self._next_s = 0.0
 
     def seconds(self) -> float:
         """Return how long to wait now."""
         pause_s = self._next_s * random.uniform(0.5, 1.0)  # noqa: S311 - no secret hangs on it
-        self._next_s = min(LONGEST_PAUSE_S, 2 * self._next_s)
+        self._next_s = min(LONGEST_PAUSE_S, 2 * self._next_s) or FIRST_PAUSE_S
         return pause_s
 
     def reset(self) -> None:
-        """Begin small again: something has come."""
-        self._next_s = FIRST_PAUSE_S
+        """Begin anew: something has come."""
+        self._next_s = 0.0
 
 
 class Lost(Exception):
