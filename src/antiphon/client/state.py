@@ -10,8 +10,10 @@ Rule 3: previews live in a map of their own. Nothing that is sent is ever built 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
+
+import msgspec
+from msgspec.structs import replace
 
 from antiphon.core.attach import Delta, End, Ending, Frame, Held, Numbered, Reached, Snapshot
 from antiphon.core.events import (
@@ -33,16 +35,14 @@ from antiphon.core.ids import MessageId, RunId
 from antiphon.core.records import OPEN_RUN, RunStatus
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """The preview of one run. All of it may still be withdrawn."""
 
     generation: int
     blocks: tuple[Held, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class State:
+class State(msgspec.Struct, frozen=True, kw_only=True):
     """A conversation as far as its frames were followed.
 
     Attributes:
@@ -60,11 +60,11 @@ class State:
 
     seq: int = 0
     head: MessageId | None = None
-    runs: dict[RunId, RunStatus] = field(default_factory=dict)
+    runs: dict[RunId, RunStatus] = {}
     messages: frozenset[MessageId] = frozenset()
     deleted: frozenset[MessageId] = frozenset()
-    previews: dict[RunId, Shown] = field(default_factory=dict)
-    over: dict[RunId, int] = field(default_factory=dict)
+    previews: dict[RunId, Shown] = {}
+    over: dict[RunId, int] = {}
     caught_up: bool = False
     behind: bool = False
     ended: Ending | None = None
