@@ -193,7 +193,7 @@ async def test_behind_something_that_keeps_streams_until_they_are_whole_it_polls
         proxied(url) as proxy,
         client.open(proxy.url, patience=QUICK) as app,
     ):
-        proxy.cuts = [40] * 2  # no stream comes so far as its first event
+        proxy.cuts = [300] * 2  # no stream comes so far as to be caught up
         chat = await app.create()
         run = await chat.send("Talk.")
         shown = ""
