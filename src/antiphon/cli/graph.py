@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from antiphon.adapters.base import Parsed
+from antiphon.cli.kept_state import artifacts, kept_state
 from antiphon.core.blocks import (
     Audio,
     Block,
@@ -94,7 +95,7 @@ def _flat(items: list[object]) -> Parsed:
 def _tree(value: Fields) -> Parsed:
     nodes: dict[MessageId, Message] = {}
     places: dict[str, str] = {}
-    items = value["nodes"]
+    items, kept = value["nodes"], artifacts(value.get("providerArtifacts"))
     for number, item in enumerate(items if isinstance(items, list) else ()):
         at = f"nodes[{number}]"
         fields = _object(item, at)
@@ -103,9 +104,11 @@ def _tree(value: Fields) -> Parsed:
         if not isinstance(blocks, list):
             raise InvalidInput("A node has an array of blocks.", code="wrong_shape", at=at)
         read: list[Block] = []
-        for order, inner in enumerate(blocks):
+        for order, inner in enumerate([*_thought_of(name, kept), *blocks]):
             place = f"{at}.blocks[{order}]"
-            of_block = _object(inner, place)
+            told = _object(inner, place)
+            # State of one provider is all that a block can hold; the first that is told stays.
+            of_block = {**told, **next(iter(kept.get(str(told.get("id")), ())), {})}
             read.append(_block(of_block, place))
             places[block_id(name, order)] = _string(of_block, "id", place) or place
         parent = _string(fields, "parent", at)
@@ -120,6 +123,15 @@ def _tree(value: Fields) -> Parsed:
         findings=findings,
         places=places,
     )
+
+
+def _thought_of(node: MessageId, kept: Mapping[str, list[Fields]]) -> Iterator[Fields]:
+    """Yield the thinking that was kept of a whole answer; it came before all that was said."""
+    for fields in kept.get(node, ()):
+        state = fields.get("provider_state")
+        text = state.get("reasoning_content") if isinstance(state, dict) else None
+        if isinstance(text, str):
+            yield {"id": f"{node}-reasoning", "kind": "reasoning", "text": text}
 
 
 def _line(
@@ -185,11 +197,12 @@ def _block(fields: Fields, at: str) -> Block:
     kind = fields.get("kind")
     match kind:
         case "text":
-            return Text(text=_needed(fields, "text", at))
+            return Text(text=_needed(fields, "text", at), opaque=kept_state(fields))
         case "refusal":
             return Refusal(text=_needed(fields, "text", at))
         case "reasoning":
-            return Reasoning(text=_string(fields, "text", at) or "")
+            kept = kept_state(fields, thought=True)
+            return Reasoning(text=_string(fields, "text", at) or "", opaque=kept)
         case "image" | "file":
             return _media(fields, at, kind)
         case "audio":
@@ -201,6 +214,7 @@ def _block(fields: Fields, at: str) -> Block:
                 arguments=_json_text(fields.get("arguments", {})),
                 closed=fields.get("closed") is not False,
                 generation=_whole(fields, "generation", at),
+                opaque=kept_state(fields),
             )
         case "tool_result":
             return ToolResult(

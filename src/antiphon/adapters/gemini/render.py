@@ -123,7 +123,10 @@ class ContentsLine(GeminiLine):
         return content
 
     def _rides(self, blocks: Sequence[Block], order: int) -> Opaque | None:
-        """Return the state behind a part that signs it, if it may go back."""
+        """Return the state that signs a part, beside it or behind it, if it may go back."""
+        block = blocks[order]
+        if isinstance(block, Text) and block.opaque is not None and not self._foreign(block.opaque):
+            return block.opaque
         after = blocks[order + 1] if order + 1 < len(blocks) else None
         if not isinstance(after, Reasoning) or after.opaque is None or self._foreign(after.opaque):
             return None

@@ -1,0 +1,85 @@
+"""State of a provider in files of ours: it goes back to whom it came from, and to nobody else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from antiphon.cli import run
+from antiphon.cli.kept_state import kept_state
+
+FIXTURES = Path(__file__).parent.parent / "data" / "fixtures" / "render"
+X = {"id": "m1", "role": "user", "kind": "text", "text": "Weather?"}
+CALL = {"id": "m2", "role": "assistant", "kind": "tool_call", "call_id": "c", "name": "f", "arguments": {}}  # fmt: skip
+RESULT = {"id": "m3", "role": "tool", "kind": "tool_result", "call_id": "c", "outcome": "success", "content": "rain"}  # fmt: skip
+SIGNED = {**CALL, "provider_state": {"thoughtSignature": "c2ln"}}
+
+
+@pytest.fixture
+def rendered(tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Any:
+    """The body that a graph is rendered to."""
+
+    def call(graph: Any, profile: str, model: str = "m") -> Any:
+        file = tmp_path / "graph.json"
+        file.write_text(json.dumps(graph), encoding="utf-8")
+        assert run(["render", "--profile", profile, "--model", model, str(file)]) == 0
+        return json.loads(capfdbinary.readouterr()[0])
+
+    return call
+
+
+@pytest.mark.req("M2", "M48")
+@pytest.mark.parametrize(
+    "profile",
+    ["anthropic", "gemini", "gemini-interactions", "openai-responses", "llamacpp", "ollama-openai"],
+)
+def test_the_common_graph_is_rendered_as_its_fixture_with_all_that_was_kept(
+    rendered: Any, profile: str
+) -> None:
+    graph = json.loads((FIXTURES / "graph.json").read_text("utf-8"))
+    wanted = json.loads((FIXTURES / f"{profile.replace('-', '_')}.json").read_text("utf-8"))
+    assert rendered(graph, profile, wanted.get("model", "gemini-3.8-flash")) == wanted
+
+
+def test_reasoning_that_was_kept_of_an_answer_stands_before_what_it_said(rendered: Any) -> None:
+    graph = json.loads((FIXTURES / "graph.json").read_text("utf-8"))
+    wanted = json.loads((FIXTURES / "deepseek.json").read_text("utf-8"))
+    assert rendered(graph, "deepseek")["messages"] == wanted["messages"]
+
+
+@pytest.mark.req("M48")
+def test_a_signature_beside_a_block_goes_back_on_its_part(rendered: Any) -> None:
+    said = {"id": "t", "role": "assistant", "kind": "text", "text": "So.", "provider_state": {"thoughtSignature": "dA=="}}  # fmt: skip
+    parts = rendered([X, said, SIGNED, RESULT], "gemini")["contents"][1]["parts"]
+    assert [part["thoughtSignature"] for part in parts] == ["dA==", "c2ln"]
+
+
+@pytest.mark.req("M48")
+def test_nobody_is_shown_what_another_made(rendered: Any) -> None:
+    for profile in ("openai-chat", "openai-responses", "gemini-interactions", "mistral"):
+        made = rendered([X, SIGNED, RESULT], profile)
+        assert "c2ln" not in json.dumps(made)
+    foreign = {**CALL, "provider_state": {"thoughtSignature": "c2ln"}, "origin": "openai-chat"}
+    made = rendered([X, foreign, RESULT], "gemini")
+    assert "c2ln" not in json.dumps(made)
+
+
+@pytest.mark.parametrize(
+    ("state", "origin", "profile"),
+    [
+        ({"thoughtSignature": "x"}, None, "gemini"),
+        ({"id": "rs_1", "encrypted_content": "x"}, None, "openai-responses"),
+        ({"signature": "x"}, None, "anthropic"),
+        ({"signature": "x"}, "gemini-interactions", "gemini-interactions"),
+        ({"signature": "x"}, "somebody", "anthropic"),
+        ({"cookie": "x"}, None, None),
+        ({}, "gemini", None),
+        ("x", "gemini", None),
+    ],
+)
+def test_whose_state_it_is_is_said_or_shows(state: Any, origin: Any, profile: Any) -> None:
+    kept = kept_state({"provider_state": state, "origin": origin})
+    assert (kept and kept.profile) == profile
