@@ -43,7 +43,7 @@ async def figures(*, quick: bool) -> AsyncIterator[Figure]:
     messages = [message for turn in said for message in writer.messages(turn)]
     last = writer.message(Role.USER, Text(text=question))
     messages.append(last)
-    more, more_chat = _after(writer)
+    more, more_chat = after(writer)
     assert json.loads(cold(messages))["messages"] == chat
 
     client, kept = openai_client()
@@ -105,7 +105,7 @@ async def figures(*, quick: bool) -> AsyncIterator[Figure]:
     )  # fmt: skip
 
 
-def _after(writer: Writer) -> tuple[list[Message], list[dict[str, Any]]]:
+def after(writer: Writer) -> tuple[list[Message], list[dict[str, Any]]]:
     """Return a turn's worth of news: the answer to the last question, and what came after it."""
     answer, turn = words(), next(turns(TURNS))
     messages = [writer.message(Role.ASSISTANT, Text(text=answer)), *writer.messages(turn)[:3]]
