@@ -267,11 +267,10 @@ async def test_an_answer_that_is_not_kept_any_more_is_lost(tmp_path: Path) -> No
 
 
 async def test_what_nobody_answers_for_is_settled_by_its_deadline(tmp_path: Path) -> None:
-    async with KeepingProvider(
-        [ANSWER], [Serve(events=3, hold=True), *[Serve(status=503)] * 200]
-    ) as provider:
+    script = [Serve(events=3, hold=True)]
+    async with KeepingProvider([ANSWER], script, then=Serve(status=503)) as provider:
         async with talking(
-            tmp_path, provider, deadline_s=0.2, resend_after_unknown=Resend.NEVER
+            tmp_path, provider, deadline_s=0.5, resend_after_unknown=Resend.NEVER
         ) as app:
             run = await _cut_when_bound(app, provider)
             assert isinstance(await failure(run), OutcomeUnknown)

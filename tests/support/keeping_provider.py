@@ -47,10 +47,13 @@ class Received:
 
 
 class KeepingProvider:
-    """Serves connection after connection by its script, and everything whole after that."""
+    """Serves connection after connection by its script, and all others in one way."""
 
     def __init__(
-        self, answers: Sequence[list[dict[str, Any]]], serves: Iterable[Serve] = ()
+        self,
+        answers: Sequence[list[dict[str, Any]]],
+        serves: Iterable[Serve] = (),
+        then: Serve | None = None,
     ) -> None:
         self.received = Received()
         self.held = asyncio.Event()
@@ -59,6 +62,7 @@ class KeepingProvider:
         self.states: list[dict[str, Any]] = []  # what a retrieval says, one after the other
         self._answers = [_numbered(events) for events in answers]
         self._serves = list(serves)
+        self._then = then or Serve()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
         self.port = 0
@@ -75,10 +79,6 @@ class KeepingProvider:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._server.wait_closed()
-
-    def script(self, *serves: Serve) -> None:
-        """Say how the next connections are served."""
-        self._serves = list(serves)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -128,7 +128,7 @@ class KeepingProvider:
     async def _stream(
         self, after: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        serve = self._serves.pop(0) if self._serves else Serve()
+        serve = self._serves.pop(0) if self._serves else self._then
         if serve.status != 200:
             await _whole(writer, serve.status, {"error": {"message": "No.", "code": None}})
             return

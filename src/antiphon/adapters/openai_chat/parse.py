@@ -7,14 +7,13 @@ named here is not carried over.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from antiphon.adapters.base import Parsed
-from antiphon.adapters.parsing import Malformed, encode, type_name
+from antiphon.adapters.parsing import DATA_URL, Malformed, encode, type_name
 from antiphon.core.blocks import (
     Audio,
     Block,
@@ -41,7 +40,6 @@ from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.errors import InvalidInput
 
 REQUEST: Final = ConversationId("request")
-DATA_URL: Final = re.compile(r"data:([^;,]+);base64,(.*)", re.DOTALL)
 POLICY_FIELDS: Final = frozenset(
     {"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options"}
     | {"max_tokens", "max_completion_tokens", "temperature", "usage"}
