@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 import click
 import msgspec
 
-from antiphon.cli.opening import reading, run, server_of, settings_of, writing
+from antiphon.cli.opening import KEY_VARIABLE, reading, run, server_of, settings_of, writing
 from antiphon.cli.output import config_option, db_option, json_option, note, print_json
 from antiphon.cli.view.text import Ink, table
 from antiphon.core.ids import LOCAL_TENANT, TenantId
@@ -17,8 +17,6 @@ from antiphon.core.keys import EVERY_RIGHT, USUAL_RIGHTS, Key, Right
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.errors import AntiphonError, InvalidInput
-
-KEY_VARIABLE: Final = "ANTIPHON_KEY"
 
 
 @click.group()

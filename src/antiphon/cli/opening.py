@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,12 +23,16 @@ from antiphon.engine.settings import Settings
 from antiphon.engine.startup import recover
 from antiphon.engine.tools.function import Function
 from antiphon.engine.world import World
-from antiphon.errors import InternalError
+from antiphon.errors import InternalError, InvalidInput, StoreLocked
+from antiphon.handles.chat import Conversations
 from antiphon.library import Antiphon
 from antiphon.library import open as open_library
 from antiphon.stores.sqlite.lock import holder
 
 T = TypeVar("T")
+
+KEY_VARIABLE: Final = "ANTIPHON_KEY"
+"""Holds the key by which a server knows whoever asks."""
 
 READER: Final = Fence(node=NodeId("reader"), epoch=0)
 """Owns nothing and is refused everywhere: a reader changes nothing."""
@@ -98,9 +103,34 @@ async def working(
         yield app
 
 
+@asynccontextmanager
+async def conversing(
+    settings: Settings, server: str | None, functions: Iterable[Function] = ()
+) -> AsyncIterator[Conversations]:
+    """Open conversations to talk in: those of `server`, or of the database itself.
+
+    Raises:
+        InvalidInput: Functions of this process, for a server that cannot call them.
+        ServerUnavailable: Nobody answers there.
+        StoreLocked: Another process, and no server, has the database.
+    """
+    if server is None:
+        async with working(settings, functions) as app:
+            yield app
+        return
+    if functions:
+        raise InvalidInput(
+            f"The tools of a talk through {server} are that server's own.", code="usage"
+        )
+    from antiphon.client import open as open_client
+
+    async with open_client(server, key=os.environ.get(KEY_VARIABLE)) as client:
+        yield client
+
+
 async def server_of(settings: Settings) -> str | None:
     """Return where the server listens that has the database open; None where none has."""
-    if holder_of(settings) is None:
+    if await asyncio.to_thread(holder_of, settings) is None:
         return None
     async with reading(settings) as world:
         return next(iter((await world.store.addresses()).values()), None)
@@ -116,6 +146,13 @@ async def writing(settings: Settings) -> AsyncIterator[World]:
     Raises:
         StoreLocked: Another process has it.
     """
+    server = await server_of(settings)
+    if server is not None:
+        raise StoreLocked(
+            f"The server at {server} has this database open. This command works on the file "
+            "itself: stop the server first.",
+            at=server,
+        )
     async with open_world(settings=settings, transport=_NoTransport()) as world:
         await recover(world)
         yield world

@@ -22,7 +22,7 @@ from antiphon.cli.chat.session import Session
 from antiphon.cli.chat.terminal import keys
 from antiphon.cli.chat.tools import DEMO
 from antiphon.cli.chat.voice import JsonVoice, Voice
-from antiphon.cli.opening import place_of, run, settings_of, working
+from antiphon.cli.opening import conversing, place_of, run, server_of, settings_of
 from antiphon.cli.output import config_option, db_option, json_option
 from antiphon.cli.view.text import Ink, colourful
 from antiphon.engine.models import LOCAL, REHEARSAL
@@ -47,6 +47,12 @@ AT_ONCE: Final = frozenset({"/stop", "/quit"})
     type=click.Choice(["demo"]),
     help="Offer two small functions, clock and dice, so that a tool turn can be seen.",
 )
+@click.option(
+    "--server",
+    metavar="URL",
+    envvar="ANTIPHON_SERVER",
+    help="Talk through this server; by default through the one that has the database open, if any.",
+)
 @json_option
 @db_option
 @config_option
@@ -57,6 +63,7 @@ def command(
     conversation: str | None,
     system: str | None,
     tools: str | None,
+    server: str | None,
     as_json: bool,
     db: str | None,
     config: str | None,
@@ -70,13 +77,16 @@ def command(
 
     What streams is a preview: it may still be withdrawn, and looks like it. What is saved is
     complete. Nothing that you do here destroys anything: /edit and /regenerate add branches.
+
+    Through a server everything is the same, and what it answers goes on when you leave. Where it
+    has keys, ANTIPHON_KEY holds yours.
     """
     for given in (message, system):
         must_be_text(given)
     settings = settings_of(db, config)
-    settings.models.get(model)  # says now what would be said at the first message
     talk = _Talk(settings, model=model, system=system, message=message, as_json=as_json)
-    return run(talk.run(conversation=conversation, go_on=go_on, functions=DEMO if tools else ()))
+    functions = DEMO if tools else ()
+    return run(talk.run(server, conversation=conversation, go_on=go_on, functions=functions))
 
 
 class _Talk:
@@ -115,14 +125,23 @@ class _Talk:
         )
 
     async def run(
-        self, *, conversation: str | None, go_on: bool, functions: Iterable[Function]
+        self,
+        server: str | None,
+        *,
+        conversation: str | None,
+        go_on: bool,
+        functions: Iterable[Function],
     ) -> int:
-        """Open the store, talk, and return the exit code."""
-        async with working(self._settings, functions) as app:
+        """Open what is talked through, talk, and return the exit code."""
+        url = server or await server_of(self._settings)
+        async with conversing(self._settings, url, functions) as app:
+            if self._model is not None:
+                await app.model(self._model)  # says now what would be said at the first message
+            default = next(model for model in await app.models() if model.default)
             session = Session(
                 app,
                 self._voice,
-                default_model=self._settings.models.default_name,
+                default_model=default.name,
                 model=self._model,
                 system=self._system,
             )
@@ -133,7 +152,7 @@ class _Talk:
                 for said in await session.history():
                     self._voice.editor.remember(said)
             with self._listening(session):
-                self._greet(session)
+                self._greet(session, url)
                 if chat is not None:
                     await session.take_up(chat)
                     self._voice.remark(await session.recent())
@@ -143,15 +162,16 @@ class _Talk:
 
     # The first screen.
 
-    def _greet(self, session: Session) -> None:
-        why = _why(self._settings, self._model)
+    def _greet(self, session: Session, url: str | None) -> None:
+        why = _why(self._settings, self._model) if url is None else "answers at the server"
+        place = url or place_of(self._settings)
         if not isinstance(self._voice, Console) or self._message is not None:
-            self._voice.note(f"{session.model_name}: {why} · {place_of(self._settings)}")
+            self._voice.note(f"{session.model_name}: {why} · {place}")
             return
         self._voice.result(
             [
                 self._voice.ink(f"Antiphon {__version__}", "bold"),
-                f"  data   {os.path.abspath(place_of(self._settings))}",
+                f"  data   {os.path.abspath(place) if url is None else place}",
                 f"  model  {session.model_name}: {why}",
                 "  stop   /stop or Ctrl-C stops an answer; /quit or Ctrl-D leaves; /help tells more",
                 "",
