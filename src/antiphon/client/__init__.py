@@ -11,5 +11,6 @@ belongs to the server: a client that leaves, on purpose or not, cancels nothing.
 """
 
 from antiphon.client.opening import Client, open
+from antiphon.client.wire import Patience
 
-__all__ = ["Client", "open"]
+__all__ = ["Client", "Patience", "open"]
