@@ -66,7 +66,9 @@ def test_every_command_does_what_it_does_without_a_server(
     assert "not_found" in refused.err
 
 
-def test_tools_of_this_process_are_refused_to_a_server(tmp_path: Path, server: ServerProcess) -> None:
+def test_tools_of_this_process_are_refused_to_a_server(
+    tmp_path: Path, server: ServerProcess
+) -> None:
     refused = Place(tmp_path).do("chat", "--tools", "demo", "Hello")
     assert (refused.code, "usage" in refused.err) == (2, True)
 
