@@ -61,7 +61,8 @@ def place_of(settings: Settings) -> str:
 
 def holder_of(settings: Settings) -> str | None:
     """Return the process that has the database open, or None."""
-    return holder(Path(place_of(settings)))
+    place = place_of(settings)
+    return holder(Path(place)) if place else None
 
 
 @asynccontextmanager
