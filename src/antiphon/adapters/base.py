@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final, Protocol, Self, runtime_checkable
 
 import msgspec
 
 from antiphon.core import manifest
-from antiphon.core.blocks import Message
-from antiphon.core.deltas import Delta
+from antiphon.core.blocks import Block, Message, ToolCall
+from antiphon.core.deltas import Channel, Delta, Usage
 from antiphon.core.digests import Hasher, hasher
 from antiphon.core.findings import Finding
 from antiphon.core.ids import CallId, ConversationId, Digest
@@ -203,6 +204,41 @@ class Adapter(Protocol):
             parsed: The request.
             stored: What was kept of the answers before it, as `antiphon lint` takes it.
         """
+
+
+class Ending(StrEnum):
+    """Why an answer of ours ends, as every dialect has a word for it."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    CALLS = "calls"
+
+
+class Writer(Protocol):
+    """Writes one answer as a client of this dialect expects it, streamed or whole.
+
+    What is committed decides: text is shown as it comes, a call only once its message is
+    canonical, and the ending when nothing can be taken back any more. After `end` or `fail`
+    nothing follows.
+    """
+
+    def begin(self) -> bytes:
+        """Return what opens the stream."""
+
+    def show(self, channel: Channel, text: str) -> bytes:
+        """Return a piece of text; empty where the dialect has no place for it."""
+
+    def ask(self, calls: Sequence[ToolCall]) -> bytes:
+        """Return the calls that the client is to carry out."""
+
+    def end(self, ending: Ending, usage: Usage) -> bytes:
+        """Return what closes the stream: the answer is committed."""
+
+    def fail(self, code: str, message: str) -> bytes:
+        """Return what tells the client that no answer comes, in the middle of a stream."""
+
+    def whole(self, blocks: Sequence[Block], ending: Ending, usage: Usage) -> bytes:
+        """Return the answer in one piece."""
 
 
 @runtime_checkable

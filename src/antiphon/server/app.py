@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from antiphon.engine.engine import Engine
-from antiphon.server import conversations, health, metrics, resources, responses
+from antiphon.server import conversations, doors, health, metrics, resources, responses
 from antiphon.server.body import answer
 from antiphon.server.edge import Edge
 from antiphon.server.endpoints import Endpoint
@@ -31,6 +31,7 @@ def endpoints() -> list[Endpoint]:
         *resources.routes,
         *responses.routes,
         *conversations.routes,
+        *doors.routes,
     ]
 
     async def describe(request: Request) -> Response:

@@ -153,8 +153,47 @@ def openai_error(error: AntiphonError) -> OpenAIError:
     return OpenAIError(message=error.message, type=kind, param=error.at, code=error.code)
 
 
-def error_body(error: AntiphonError, path: str, request_id: str) -> OpenAIErrorBody | ErrorBody:
+class AnthropicError(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong, in the words of Anthropic's API; the message begins with our code."""
+
+    type: str
+    message: str
+
+
+class AnthropicErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Every error of `/v1/messages`."""
+
+    error: AnthropicError
+    request_id: str
+    type: str = "error"
+
+
+ANTHROPIC: Final = "/v1/messages"
+ANTHROPIC_TYPES: Final = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+}
+
+
+def anthropic_error(error: AntiphonError) -> AnthropicError:
+    """Return the error in Anthropic's words."""
+    status = status_of(error)
+    usual = "api_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    at = f" (at {error.at})" if error.at else ""
+    return AnthropicError(
+        type=ANTHROPIC_TYPES.get(status, usual), message=f"{error.code}: {error.message}{at}"
+    )
+
+
+def error_body(
+    error: AntiphonError, path: str, request_id: str
+) -> OpenAIErrorBody | AnthropicErrorBody | ErrorBody:
     """Return the body of an error, in the shape of the API that was asked."""
+    if path.startswith(ANTHROPIC):
+        return AnthropicErrorBody(error=anthropic_error(error), request_id=request_id)
     if path.startswith(OPENAI):
         return OpenAIErrorBody(error=openai_error(error))
     findings = error.findings if isinstance(error, SequenceRejected) else ()

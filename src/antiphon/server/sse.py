@@ -104,7 +104,7 @@ class EventStream(Response):
                     "headers": self.raw_headers,
                 }
             )
-            work = (self._write(send), self._beat(send), _left(receive))
+            work = (self._write(send), self._beat(send), left(receive))
             tasks.extend(asyncio.create_task(part) for part in work)
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -156,7 +156,7 @@ class EventStream(Response):
                 await self._put(send, COMMENT)
 
 
-async def _left(receive: Receive) -> None:
+async def left(receive: Receive) -> None:
     """Return when the client has left."""
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from starlette.requests import Request
 
 from antiphon.core.commands import StartKey
 from antiphon.core.digests import digest
-from antiphon.errors import InvalidInput
+from antiphon.core.records import Response
+from antiphon.engine.engine import Engine
+from antiphon.errors import Conflict, InvalidInput
 from antiphon.server.body import engine_of
 from antiphon.server.principals import principal_of
 
 KEPT_MS: Final = 24 * 3600 * 1000
+RETRY_KEPT_MS: Final = 10 * 60 * 1000
+RETRY_COUNT: Final = "x-stainless-retry-count"
 HEADER: Final = "idempotency-key"
 BUSY: Final = "antiphon-when-busy"
 LONGEST: Final = 255
@@ -53,3 +58,56 @@ async def start_key(request: Request) -> StartKey | None:
         ),
         expires_ms=world.clock.now_ms() + KEPT_MS,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Under which a request is known, whether it may be a repetition, and who chose the key."""
+
+    key: StartKey
+    attach: bool
+    brought: bool
+
+
+async def key_of(request: Request) -> Key:
+    """Return the key that the client brought, or one made of the request itself.
+
+    Of the latter only a request that an SDK marks as its own repetition is one.
+
+    Raises:
+        InvalidInput: `bad_idempotency_key`.
+    """
+    given = await start_key(request)
+    if given is not None:
+        return Key(given, attach=True, brought=True)
+    world, principal = engine_of(request).world, principal_of(request)
+    secret = await world.store.tenant_key(principal.tenant)
+    body = digest(secret, "body", await request.body())
+    count = request.headers.get(RETRY_COUNT, "0")
+    made = StartKey(
+        scope=f"{principal.tenant} {principal.id} retry {request.url.path}",
+        key=body,
+        body_digest=body,
+        expires_ms=world.clock.now_ms() + RETRY_KEPT_MS,
+    )
+    attach = count.isascii() and count.isdigit() and int(count) > 0
+    return Key(made, attach=attach, brought=False)
+
+
+async def repeated(engine: Engine, key: Key) -> Response | None:
+    """Return what the request's first sending began: what was acknowledged is never taken back.
+
+    Raises:
+        Conflict: `idempotency_conflict`: the key came with another body.
+    """
+    if not key.attach:
+        return None
+    known = await engine.world.store.response_of_key(
+        key.key.scope, key.key.key, engine.world.clock.now_ms()
+    )
+    if known is None:
+        return None
+    response, body = known
+    if body != key.key.body_digest:
+        raise Conflict("This key was used for another request.", code="idempotency_conflict")
+    return response

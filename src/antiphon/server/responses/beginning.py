@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -12,8 +11,6 @@ from starlette.requests import Request
 from antiphon.adapters import registry
 from antiphon.adapters.base import Parsed, Rendering
 from antiphon.core.blocks import Message, Role, Status, ToolResult, block_id
-from antiphon.core.commands import StartKey
-from antiphon.core.digests import digest
 from antiphon.core.ids import MessageId, ResponseId
 from antiphon.core.keys import Right
 from antiphon.core.records import Response
@@ -33,20 +30,10 @@ from antiphon.server.responses.ground import (
 )
 from antiphon.server.responses.request import Asked, Create, in_their_words
 from antiphon.server.scope import view_of
-from antiphon.server.starting import alone, start_key
+from antiphon.server.starting import alone, key_of, repeated
 
-RETRY_KEPT_MS: Final = 10 * 60 * 1000
-RETRY_COUNT: Final = "x-stainless-retry-count"
 TRIES: Final = 3
 BYTES_PER_TOKEN: Final = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """Under which a request is known, and whether it may be a repetition."""
-
-    key: StartKey
-    attach: bool
 
 
 async def begun(request: Request, body: Create) -> Response:
@@ -56,10 +43,10 @@ async def begun(request: Request, body: Create) -> Response:
         AntiphonError: The request is refused; nothing was started and nothing is recorded.
     """
     engine, principal = engine_of(request), principal_of(request)
-    key = await _key(request)
-    repeated = await _repeated(engine, key)
-    if repeated is not None:
-        return repeated
+    key = await key_of(request)
+    known = await repeated(engine, key)
+    if known is not None:
+        return known
     body.check()
     secret = await engine.world.store.tenant_key(principal.tenant)
     parsed = msgspec.structs.replace(body, input=unsealed(body.input, secret)).parsed()
@@ -107,44 +94,6 @@ async def counted(request: Request, body: Asked) -> int:
 
 def _previous(body: Create) -> ResponseId | None:
     return None if body.previous_response_id is None else ResponseId(body.previous_response_id)
-
-
-async def _key(request: Request) -> Key:
-    """Return the key that the client brought, or one made of the request itself.
-
-    Of the latter only a request that an SDK marks as its own repetition is one.
-    """
-    given = await start_key(request)
-    if given is not None:
-        return Key(given, attach=True)
-    engine, principal = engine_of(request), principal_of(request)
-    secret = await engine.world.store.tenant_key(principal.tenant)
-    body = digest(secret, "body", await request.body())
-    count = request.headers.get(RETRY_COUNT, "0")
-    return Key(
-        StartKey(
-            scope=f"{principal.tenant} {principal.id} retry {request.url.path}",
-            key=body,
-            body_digest=body,
-            expires_ms=engine.world.clock.now_ms() + RETRY_KEPT_MS,
-        ),
-        attach=count.isascii() and count.isdigit() and int(count) > 0,
-    )
-
-
-async def _repeated(engine: Engine, key: Key) -> Response | None:
-    """Return what the request's first sending began: what was acknowledged is never taken back."""
-    if not key.attach:
-        return None
-    known = await engine.world.store.response_of_key(
-        key.key.scope, key.key.key, engine.world.clock.now_ms()
-    )
-    if known is None:
-        return None
-    response, body = known
-    if body != key.key.body_digest:
-        raise Conflict("This key was used for another request.", code="idempotency_conflict")
-    return response
 
 
 async def _ground(request: Request, body: Create, principal: Principal, parsed: Parsed) -> Ground:

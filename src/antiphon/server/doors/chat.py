@@ -1,0 +1,55 @@
+"""OpenAI Chat Completions: any client of it, by its base URL."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from antiphon.adapters.openai_chat.parse import parse
+from antiphon.adapters.openai_chat.write import ChatWriter
+from antiphon.errors import InvalidInput
+from antiphon.server.body import decoded
+from antiphon.server.doors.turn import begun, streamed, whole
+from antiphon.server.endpoints import Endpoint
+
+PATH: Final = "/v1/chat/completions"
+
+OURS: Final = ("store", "metadata", "user", "safety_identifier", "prompt_cache_key", "service_tier")
+"""Fields that say nothing to the model: they are ours to keep or to leave."""
+
+USUAL: Final[dict[str, object]] = {
+    "n": 1,
+    "logprobs": False,
+    "top_logprobs": 0,
+    "modalities": ["text"],
+    "frequency_penalty": 0,
+    "presence_penalty": 0,
+    "top_p": 1,
+}
+"""What these fields are when they are left out; not every dialect has a word for it."""
+
+
+async def _create(request: Request) -> Response:
+    """Answer a chat, in one piece or as chunks."""
+    body = await decoded(request, dict[str, Any])
+    told = {k: v for k, v in body.items() if k not in OURS and USUAL.get(k, ...) != v}
+    if told.get("n", 1) != 1:
+        raise InvalidInput("One answer is made at a time.", code="unsupported_parameter", at="n")
+    options = told.get("stream_options") or {}
+    turn = await begun(request, parse(told), stored=body.get("store") is True)
+    writer = ChatWriter(
+        f"chatcmpl-{turn.run.id}",
+        turn.run.options.model,
+        turn.run.created_ms // 1000,
+        include_usage=isinstance(options, dict) and options.get("include_usage") is True,
+    )
+    if body.get("stream"):
+        return streamed(request, turn, writer)
+    return await whole(request, turn, writer)
+
+
+routes: Final = [
+    Endpoint("POST", PATH, _create, body=dict[str, Any], answer=dict[str, Any], starts=True)
+]

@@ -1,0 +1,35 @@
+"""Anthropic Messages: any client of it, by its base URL."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from antiphon.adapters.anthropic.parse import parse
+from antiphon.adapters.anthropic.write import MessagesWriter
+from antiphon.server.body import decoded
+from antiphon.server.doors.turn import begun, streamed, whole
+from antiphon.server.endpoints import Endpoint
+
+PATH: Final = "/v1/messages"
+
+OURS: Final = ("metadata", "service_tier")
+"""Fields that say nothing to the model: they are ours to keep or to leave."""
+
+
+async def _create(request: Request) -> Response:
+    """Answer a message, in one piece or as events."""
+    body = await decoded(request, dict[str, Any])
+    told = {k: v for k, v in body.items() if k not in OURS}
+    turn = await begun(request, parse(told), stored=False)
+    writer = MessagesWriter(f"msg_{turn.run.id}", turn.run.options.model)
+    if body.get("stream"):
+        return streamed(request, turn, writer)
+    return await whole(request, turn, writer)
+
+
+routes: Final = [
+    Endpoint("POST", PATH, _create, body=dict[str, Any], answer=dict[str, Any], starts=True)
+]

@@ -1,0 +1,297 @@
+"""One request at a stateless door: begun, followed to its end, and told in the client's form."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response as HttpResponse
+
+from antiphon.adapters import registry
+from antiphon.adapters.base import Ending, Parsed, Writer
+from antiphon.core.asking import Ask
+from antiphon.core.blocks import Block, Message, Role, Status, ToolCall, block_id
+from antiphon.core.deltas import Usage
+from antiphon.core.events import Preview
+from antiphon.core.keys import Right
+from antiphon.core.records import Conversation, Run, Runner, RunStatus
+from antiphon.engine.engine import Engine
+from antiphon.engine.responding import Opening, begin, foreseen, placed
+from antiphon.engine.terms import Terms, terms
+from antiphon.errors import InvalidInput, OutcomeUnknown, SequenceRejected
+from antiphon.handles.events import CallsWaiting, Committed, Ended, RunEvent, Unknown, Withdrawn
+from antiphon.handles.run import RunHandle, run_error
+from antiphon.library import Local
+from antiphon.server.body import engine_of
+from antiphon.server.principals import principal_of
+from antiphon.server.sse import EventStream, Streams, left
+from antiphon.server.starting import key_of, repeated
+
+T = TypeVar("T")
+
+UNKNOWN_GRACE_S: Final = 2.0
+"""How long an unknown outcome may stay so before the client is told. Most are settled at once."""
+
+LEFT = "client_left"
+"""Why a run is canceled whose client hung up: at these doors nobody else can have its answer."""
+
+DONE = "answered"
+"""Why a run is closed that waits for results: the client brings them in another request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """A run begun for a client that waits for it.
+
+    `lasting` says that the client may come back for it: it brought a key of its own.
+    """
+
+    engine: Engine
+    run: Run
+    handle: RunHandle
+    lasting: bool
+
+    async def close(self, reason: str) -> None:
+        """Cancel the run where it has not ended."""
+        await self.engine.cancel(self.run.conversation, self.run.id, reason=reason)
+
+
+async def begun(request: Request, parsed: Parsed, *, stored: bool) -> Turn:
+    """Return the run that a request started, or that its first sending had started.
+
+    Raises:
+        AntiphonError: The request is refused: nothing was sent, and nothing is recorded.
+    """
+    engine, principal = engine_of(request), principal_of(request)
+    key = await key_of(request)
+    response = await repeated(engine, key)
+    if response is None:
+        if parsed.findings:
+            raise SequenceRejected(parsed.located(parsed.findings))
+        for place in parsed.uncarried:
+            raise InvalidInput(
+                "This is not carried here. Leave it out.", code="unsupported_parameter", at=place
+            )
+        if any(m.role in (Role.SYSTEM, Role.DEVELOPER) for m in parsed.messages):
+            principal.require(Right.INSTRUCT)
+        kept = await terms(engine.world, principal.tenant, _ask(parsed))
+        row = foreseen(engine, principal.tenant)
+        nodes = _nodes(engine, row, parsed)
+        await _check(engine, row, kept, nodes, parsed)
+        opening = Opening(
+            previous=None, request=b"{}", stored=stored, key=key.key, attach=key.attach
+        )
+        response = await begin(
+            engine, row, opening, kept, nodes, parent=None, new=True, at_root=True
+        )
+    run = await engine.world.store.run(response.conversation, response.run)
+    handle = RunHandle(Local(engine), run, response.since)
+    return Turn(engine=engine, run=run, handle=handle, lasting=key.brought)
+
+
+def _ask(parsed: Parsed) -> Ask:
+    policy = parsed.policy
+    return Ask(
+        model=policy.model or None,
+        instructions=policy.instructions,
+        tools=parsed.tools,
+        tool_choice=policy.tool_choice,
+        parallel_tool_calls=policy.parallel_tool_calls,
+        temperature=policy.temperature,
+        max_output_tokens=policy.max_output_tokens,
+        extra=policy.extra,
+    )
+
+
+def _nodes(engine: Engine, row: Conversation, parsed: Parsed) -> tuple[Message, ...]:
+    """Return the history as nodes to be: the last is pending, if somebody but the model says it."""
+    said = list(parsed.messages)
+    if said and said[-1].role not in (Role.ASSISTANT, Role.TOOL):
+        said[-1] = msgspec.structs.replace(said[-1], status=Status.PENDING)
+    return placed(engine, row, None, said)
+
+
+async def _check(
+    engine: Engine,
+    row: Conversation,
+    kept: Terms,
+    nodes: tuple[Message, ...],
+    parsed: Parsed,
+) -> None:
+    """Refuse what could not be sent, at its place in the request.
+
+    Raises:
+        SequenceRejected: The findings say why.
+        InvalidInput: An option that the model's dialect cannot say.
+    """
+    key = await engine.world.store.tenant_key(row.tenant)
+    adapter = registry.get(kept.policy.profile, kept.policy.facts)
+    try:
+        line = adapter.line(kept.policy, kept.tools, key=key, conversation=row.id)
+    except InvalidInput as error:
+        at = (error.at or "").removeprefix("extra.") or None
+        raise InvalidInput(error.message, code=error.code, at=at) from None
+    for node in nodes:
+        line.feed(node)
+    try:
+        line.finish()
+    except SequenceRejected as error:
+        places = _places(nodes, parsed)
+        findings = [
+            msgspec.structs.replace(finding, at=places.get(finding.at, finding.at))
+            for finding in error.findings
+        ]
+        raise SequenceRejected(findings) from None
+
+
+def _places(nodes: tuple[Message, ...], parsed: Parsed) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for node, message in zip(nodes, parsed.messages, strict=True):
+        found[node.id] = message.id
+        for order in range(len(node.blocks)):
+            own = block_id(message.id, order)
+            found[block_id(node.id, order)] = parsed.places.get(own, own)
+    return found
+
+
+async def _events(turn: Turn) -> AsyncGenerator[RunEvent, None]:
+    """Yield what happens in the run.
+
+    Raises:
+        OutcomeUnknown: Nobody knows what the provider did, and it does not show soon.
+    """
+    events = turn.handle.events()
+    unknown = False
+    try:
+        while True:
+            async with asyncio.timeout(UNKNOWN_GRACE_S if unknown else None):
+                event = await anext(events, None)
+            if event is None:
+                return
+            unknown = isinstance(event, Unknown)
+            yield event
+    except TimeoutError:
+        raise run_error(turn.run.id, RunStatus.UNKNOWN, "outcome_unknown") from None
+
+
+# In one piece.
+
+
+async def whole(request: Request, turn: Turn, writer: Writer) -> HttpResponse:
+    """Wait for the answer and return it, or raise why there is none."""
+    blocks, ending = await _until_left(request, turn, _answer(turn))
+    usage = await _usage(turn)
+    return HttpResponse(writer.whole(blocks, ending, usage), media_type="application/json")
+
+
+async def _answer(turn: Turn) -> tuple[list[Block], Ending]:
+    blocks: list[Block] = []
+    async for event in _events(turn):
+        match event:
+            case Committed(message=message):
+                blocks += [b for b in message.blocks if not isinstance(b, ToolCall)]
+            case CallsWaiting():
+                calls = await _asked(turn, event)
+                await turn.close(DONE)
+                return [*blocks, *calls], Ending.CALLS
+            case Ended(status=RunStatus.SUCCESS, code=code):
+                return blocks, _ending(code)
+            case Ended(status=status, code=code):
+                raise run_error(turn.run.id, status, code)
+            case _:
+                pass
+    raise run_error(turn.run.id, RunStatus.ERROR, "internal_error")
+
+
+async def _until_left(request: Request, turn: Turn, work: Awaitable[T]) -> T:
+    """Return what `work` comes to; a client that leaves before ends the run, and nobody reads on."""
+    working = asyncio.ensure_future(work)
+    leaving = asyncio.ensure_future(left(request.receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done() and not turn.lasting:
+            await turn.close(LEFT)
+        return await working
+    finally:
+        leaving.cancel()
+        working.cancel()
+
+
+# As a stream.
+
+
+def streamed(request: Request, turn: Turn, writer: Writer) -> EventStream:
+    """Return the answer as it comes."""
+    streams = request.app.state.streams
+    assert isinstance(streams, Streams)
+    return EventStream(_frames(turn, writer), streams, turn.engine.world.settings)
+
+
+async def _frames(turn: Turn, writer: Writer) -> AsyncGenerator[bytes, None]:
+    over = False
+    try:
+        yield writer.begin()
+        async for told, over in _told(turn, writer):  # noqa: B007 - what it was at the end counts
+            if told:
+                yield told
+    except OutcomeUnknown as error:
+        over = True  # the run stays as it is until somebody knows
+        yield writer.fail(error.code, error.message)
+    finally:
+        if not over and not turn.lasting:
+            await turn.close(LEFT)
+
+
+async def _told(turn: Turn, writer: Writer) -> AsyncGenerator[tuple[bytes, bool], None]:
+    """Yield what each event tells the client, and whether it was the last.
+
+    Text that was shown cannot be taken back at these doors. Where its attempt comes to nothing the
+    stream ends with an error, and nothing of another attempt follows it.
+    """
+    shown: set[int] = set()
+    async for event in _events(turn):
+        match event:
+            case Preview(generation=generation, channel=channel, text=text):
+                shown.add(generation)
+                yield writer.show(channel, text), False
+            case Withdrawn(generation=generation, reason=reason) if generation in shown:
+                await turn.close(reason)
+                yield writer.fail(reason, "The answer broke off, and was not taken back."), True
+                return
+            case CallsWaiting():
+                calls = await _asked(turn, event)
+                usage = await _usage(turn)
+                await turn.close(DONE)
+                yield writer.ask(calls) + writer.end(Ending.CALLS, usage), True
+                return
+            case Ended(status=RunStatus.SUCCESS, code=code):
+                yield writer.end(_ending(code), await _usage(turn)), True
+                return
+            case Ended(status=status, code=code):
+                error = run_error(turn.run.id, status, code)
+                yield writer.fail(error.code, error.message), True
+                return
+            case _:
+                pass
+
+
+async def _asked(turn: Turn, waiting: CallsWaiting) -> list[ToolCall]:
+    """Return the calls that the client is to carry out, as the model asked for them."""
+    asked = {call.call_id for call in waiting.calls if call.runner is Runner.CLIENT}
+    row = await turn.handle.row()
+    assert row.leaf is not None
+    message = await turn.engine.world.store.message(row.conversation, row.leaf)
+    return [call for call in message.calls if call.call_id in asked]
+
+
+async def _usage(turn: Turn) -> Usage:
+    row = await turn.handle.row()
+    return Usage(input=row.input_tokens, output=row.output_tokens)
+
+
+def _ending(code: str | None) -> Ending:
+    return Ending.LENGTH if code == "length" else Ending.STOP

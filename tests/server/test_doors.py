@@ -1,0 +1,293 @@
+"""The stateless doors, by the official SDKs unchanged, over scripted providers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+
+from antiphon.core.ids import LOCAL_TENANT, RunId
+from antiphon.core.records import Run, RunStatus
+from antiphon.engine.explain import exact_request
+from antiphon.engine.ports import Cut
+from antiphon.handles.events import Ended
+from antiphon.handles.run import RunHandle
+from antiphon.library import Local
+from tests.server.sdk import WAIT_S, Door, door
+from tests.support.provider import Hold, ScriptedProvider, Status, Step, asks, chunk, says
+
+WEATHER: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+HI: list[Any] = [{"role": "user", "content": "Hi"}]
+
+
+@pytest.fixture
+async def at(tmp_path: Path) -> AsyncIterator[Door]:
+    async with door(tmp_path / "a.db", ScriptedProvider()) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def claude(at: Door) -> AsyncIterator[anthropic.AsyncAnthropic]:
+    async with anthropic.AsyncAnthropic(
+        base_url=at.url, api_key="any", max_retries=0, timeout=WAIT_S
+    ) as client:
+        yield client
+
+
+async def ended(at: Door) -> None:
+    """Wait until the one run there is has ended."""
+    (run,) = await runs(at)
+    async with asyncio.timeout(WAIT_S):
+        async for event in RunHandle(Local(at.engine), run).events():
+            if isinstance(event, Ended):
+                return
+
+
+async def runs(at: Door) -> list[Run]:
+    store = at.engine.world.store
+    found: list[Run] = []
+    for row in await store.conversations(LOCAL_TENANT, limit=100):
+        found += await store.runs(row.id)
+    return found
+
+
+# Chat Completions.
+
+
+async def test_a_chat_is_answered_in_one_piece(at: Door) -> None:
+    at.provider.scripts = [says("Hello ", "there.")]
+    told = await at.client.chat.completions.create(
+        model="rehearsal", messages=[{"role": "system", "content": "Be kind."}, *HI]
+    )
+    assert told.choices[0].message.content == "Hello there."
+    assert told.choices[0].finish_reason == "stop"
+    assert told.usage is not None
+    assert (told.usage.prompt_tokens, told.usage.completion_tokens) == (10, 5)
+    assert [m["role"] for m in at.provider.messages()] == ["system", "user"]
+
+
+async def test_a_chat_is_streamed_and_ends_with_its_usage_where_that_was_asked_for(
+    at: Door,
+) -> None:
+    at.provider.scripts = [says("Hello ", "there.")]
+    text, finish, usage = "", None, None
+    stream = await at.client.chat.completions.create(
+        model="rehearsal", messages=HI, stream=True, stream_options={"include_usage": True}
+    )
+    async for piece in stream:
+        usage = piece.usage or usage
+        for choice in piece.choices:
+            text += choice.delta.content or ""
+            finish = choice.finish_reason or finish
+    assert (text, finish) == ("Hello there.", "stop")
+    assert usage is not None
+    assert usage.completion_tokens == 5
+
+
+async def test_calls_are_handed_to_the_client_which_brings_them_back_with_its_history(
+    at: Door,
+) -> None:
+    at.provider.scripts = [
+        asks(("c1", "weather", '{"city":"Oslo"}'), ("c2", "weather", '{"city":"Rome"}')),
+        says("Cold and warm."),
+    ]
+    async with at.client.chat.completions.stream(
+        model="rehearsal",
+        messages=HI,
+        tools=[WEATHER],  # type: ignore[list-item]  # a plain dict
+    ) as stream:
+        told = await stream.get_final_completion()
+    choice = told.choices[0]
+    assert choice.finish_reason == "tool_calls"
+    calls = choice.message.tool_calls or []
+    assert [(c.id, c.function.arguments) for c in calls] == [
+        ("c1", '{"city":"Oslo"}'),
+        ("c2", '{"city":"Rome"}'),
+    ]
+    history = [
+        *HI,
+        {
+            "role": "assistant",
+            "tool_calls": [
+                {
+                    "id": c.id,
+                    "type": "function",
+                    "function": {"name": c.function.name, "arguments": c.function.arguments},
+                }
+                for c in calls
+            ],
+        },
+        *({"role": "tool", "tool_call_id": c.id, "content": "fine"} for c in calls),
+    ]
+    again = await at.client.chat.completions.create(
+        model="rehearsal",
+        messages=history,
+        tools=[WEATHER],  # type: ignore[list-item]
+    )
+    assert again.choices[0].message.content == "Cold and warm."
+    assert all(not run.open for run in await runs(at))
+
+
+@pytest.mark.req("M12", "M34")
+async def test_an_illegal_history_is_refused_with_its_place_and_nothing_is_sent(at: Door) -> None:
+    broken: list[Any] = [*HI, {"role": "tool", "tool_call_id": "c9", "content": "fine"}]
+    with pytest.raises(openai.BadRequestError) as caught:
+        await at.client.chat.completions.create(model="rehearsal", messages=broken)
+    assert caught.value.code == "orphan_tool_result"
+    assert caught.value.param == "messages[1]"
+    assert not at.provider.requests
+    assert not await runs(at)
+
+
+@pytest.mark.parametrize(
+    ("more", "at_field"),
+    [({"n": 2}, "n"), ({"messages": "hi"}, "messages"), ({"tools": "x"}, "tools")],
+)
+async def test_what_cannot_be_honoured_is_refused_by_its_name(
+    at: Door, more: dict[str, Any], at_field: str
+) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        await at.client.chat.completions.create(**{"model": "rehearsal", "messages": HI, **more})
+    assert caught.value.param == at_field
+
+
+async def test_an_unknown_model_is_404_with_the_names_there_are(at: Door) -> None:
+    with pytest.raises(openai.NotFoundError) as caught:
+        await at.client.chat.completions.create(model="nothing", messages=HI)
+    assert caught.value.code == "model_not_found"
+    assert "rehearsal" in str(caught.value)
+
+
+async def test_a_provider_that_says_no_is_an_error_in_the_clients_shape(at: Door) -> None:
+    at.provider.scripts = [[Status(400), b'{"error":{"message":"no","code":"bad_thing"}}']]
+    with pytest.raises(openai.APIStatusError) as caught:
+        await at.client.chat.completions.create(model="rehearsal", messages=HI)
+    assert caught.value.status_code >= 400
+    assert caught.value.code == "bad_thing"
+
+
+@pytest.mark.req("M67", "M77")
+async def test_a_stream_that_breaks_after_text_was_shown_ends_with_an_error_and_no_second_text(
+    at: Door,
+) -> None:
+    cut: list[Step] = [chunk({"content": "Half"}), Cut("connection_lost", "It broke.")]
+    at.provider.scripts = [cut, says("Whole.")]
+    text = ""
+    stream = await at.client.chat.completions.create(model="rehearsal", messages=HI, stream=True)
+    pieces = aiter(stream)
+    error: openai.APIError | None = None
+    while error is None:
+        try:
+            text += (await anext(pieces)).choices[0].delta.content or ""
+        except openai.APIError as told:
+            error = told
+    assert text == "Half"
+    assert error.code == "stream_incomplete"
+    await ended(at)
+
+
+async def test_a_client_that_leaves_ends_its_run(at: Door) -> None:
+    hold = Hold()
+    at.provider.scripts = [[chunk({"content": "One"}), hold, *says("two")]]
+    stream = await at.client.chat.completions.create(model="rehearsal", messages=HI, stream=True)
+    async for piece in stream:
+        if piece.choices[0].delta.content:
+            break
+    await stream.close()
+    await ended(at)
+    (run,) = await runs(at)
+    assert (run.status, run.error_code) == (RunStatus.CANCELED, "client_left")
+
+
+@pytest.mark.req("M27")
+async def test_the_same_key_is_one_call_and_gives_the_answer_again(at: Door) -> None:
+    at.provider.scripts = [says("Once.")]
+    headers = {"Idempotency-Key": "k1"}
+    for _ in range(2):
+        told = await at.client.chat.completions.create(
+            model="rehearsal", messages=HI, extra_headers=headers
+        )
+        assert told.choices[0].message.content == "Once."
+    assert len(at.provider.requests) == 1
+    with pytest.raises(openai.ConflictError) as caught:
+        await at.client.chat.completions.create(
+            model="rehearsal", messages=[*HI, *HI], extra_headers=headers
+        )
+    assert caught.value.code == "idempotency_conflict"
+
+
+# Anthropic Messages.
+
+
+async def test_a_message_is_answered_in_one_piece(
+    at: Door, claude: anthropic.AsyncAnthropic
+) -> None:
+    at.provider.scripts = [says("Hello ", "there.")]
+    told = await claude.messages.create(
+        model="rehearsal", max_tokens=100, system="Be kind.", messages=HI
+    )
+    assert [block.text for block in told.content if block.type == "text"] == ["Hello there."]
+    assert (told.stop_reason, told.usage.input_tokens, told.usage.output_tokens) == (
+        "end_turn",
+        10,
+        5,
+    )
+
+
+async def test_a_message_is_streamed_with_its_calls(
+    at: Door, claude: anthropic.AsyncAnthropic
+) -> None:
+    at.provider.scripts = [
+        [chunk({"content": "Look: "}), *asks(("c1", "weather", '{"city":"Oslo"}'))]
+    ]
+    tool: Any = {"name": "weather", "input_schema": {"type": "object"}}
+    async with claude.messages.stream(
+        model="rehearsal", max_tokens=100, messages=HI, tools=[tool]
+    ) as stream:
+        told = await stream.get_final_message()
+    assert told.stop_reason == "tool_use"
+    text, call = told.content
+    assert text.type == "text"
+    assert text.text == "Look: "
+    assert call.type == "tool_use"
+    assert (call.id, call.name, call.input) == ("c1", "weather", {"city": "Oslo"})
+
+
+async def test_an_illegal_message_is_refused_in_anthropics_shape(
+    at: Door, claude: anthropic.AsyncAnthropic
+) -> None:
+    broken: list[Any] = [
+        *HI,
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "c1", "name": "x", "input": {}}],
+        },
+        *HI,
+    ]
+    with pytest.raises(anthropic.BadRequestError) as caught:
+        await claude.messages.create(model="rehearsal", max_tokens=100, messages=broken)
+    body: Any = caught.value.body
+    assert body["type"] == "error"
+    assert body["error"]["type"] == "invalid_request_error"
+    assert body["error"]["message"].startswith("missing_tool_result: ")
+    assert not at.provider.requests
+
+
+async def test_what_the_provider_was_sent_can_be_had_again_to_the_byte(at: Door) -> None:
+    at.provider.scripts = [says("Fine.")]
+    told = await at.client.chat.completions.create(model="rehearsal", messages=HI, store=True)
+    run = RunId(told.id.removeprefix("chatcmpl-"))
+    assert (await exact_request(at.engine.world, run)).body == at.provider.bodies[0]
+    assert json.loads(at.provider.bodies[0])["messages"][0]["content"] == "Hi"
