@@ -154,10 +154,15 @@ def openai_error(error: AntiphonError) -> OpenAIError:
 
 
 class AnthropicError(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong, in the words of Anthropic's API; the message begins with our code."""
+    """What is wrong, in the words of Anthropic's API, with our code and the place beside them.
+
+    The message begins with the code, since it is all that most clients show.
+    """
 
     type: str
     message: str
+    code: str
+    at: str | None
 
 
 class AnthropicErrorBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -182,19 +187,30 @@ def anthropic_error(error: AntiphonError) -> AnthropicError:
     """Return the error in Anthropic's words."""
     status = status_of(error)
     usual = "api_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
-    at = f" (at {error.at})" if error.at else ""
+    place = f" (at {error.at})" if error.at else ""
     return AnthropicError(
-        type=ANTHROPIC_TYPES.get(status, usual), message=f"{error.code}: {error.message}{at}"
+        type=ANTHROPIC_TYPES.get(status, usual),
+        message=f"{error.code}: {error.message}{place}",
+        code=error.code,
+        at=error.at,
     )
+
+
+def error_shape(path: str) -> type[OpenAIErrorBody | AnthropicErrorBody | ErrorBody]:
+    """Return the type of the bodies of errors at a path."""
+    if path.startswith(ANTHROPIC):
+        return AnthropicErrorBody
+    return OpenAIErrorBody if path.startswith(OPENAI) else ErrorBody
 
 
 def error_body(
     error: AntiphonError, path: str, request_id: str
 ) -> OpenAIErrorBody | AnthropicErrorBody | ErrorBody:
     """Return the body of an error, in the shape of the API that was asked."""
-    if path.startswith(ANTHROPIC):
+    shape = error_shape(path)
+    if shape is AnthropicErrorBody:
         return AnthropicErrorBody(error=anthropic_error(error), request_id=request_id)
-    if path.startswith(OPENAI):
+    if shape is OpenAIErrorBody:
         return OpenAIErrorBody(error=openai_error(error))
     findings = error.findings if isinstance(error, SequenceRejected) else ()
     return ErrorBody(

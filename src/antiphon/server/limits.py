@@ -18,6 +18,9 @@ from antiphon.errors import Forbidden, InvalidInput
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
+DISCARDED_BYTES: Final = 64 * 1024
+"""As much of a body that is refused by its kind is read, so that its sender can read why."""
+
 
 class Limits:
     """Refuses what may not come in, and reads the rest within its limits."""
@@ -50,8 +53,14 @@ class Limits:
             return
         headers = Headers(scope=scope)
         self._check_names(headers)
-        self._check_body(headers)
-        await self._app(scope, self._within(receive), send)
+        receive = self._within(receive)
+        try:
+            self._check_body(headers)
+        except InvalidInput as error:
+            if error.code == "not_json":
+                await _discard(receive)
+            raise
+        await self._app(scope, receive, send)
 
     def _check_names(self, headers: Headers) -> None:
         if self._hosts is None:
@@ -113,6 +122,18 @@ class Limits:
         return InvalidInput(
             f"The body is larger than {self._max_body_bytes} bytes.", code="body_too_large"
         )
+
+
+async def _discard(receive: Receive) -> None:
+    """Read a small body to its end, and throw it away.
+
+    A connection that is closed with bytes unread is reset, and the reset may overtake the answer.
+    """
+    read, more = 0, True
+    while more and read < DISCARDED_BYTES:
+        message = await receive()
+        read += len(message.get("body", b""))
+        more = message.get("more_body", False)
 
 
 def _name(address: str) -> str | None:

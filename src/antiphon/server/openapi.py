@@ -9,14 +9,14 @@ from typing import Final
 
 from antiphon import __version__
 from antiphon.server.endpoints import Endpoint
-from antiphon.server.faults import OPENAI, ErrorBody, OpenAIErrorBody
+from antiphon.server.faults import OPENAI, error_shape
 from antiphon.server.schemas import Schema, Schemas, without_null
 
 PATH: Final = "/antiphon/v1/openapi.json"
 
 DESCRIPTION: Final = """\
 Conversations that last, as trees, over any model provider. Under `/v1/` speaks the API of OpenAI's Responses and \
-Conversations; under `/antiphon/v1/` everything that it has no words for.
+Conversations, and for clients that bring their history Chat Completions and Anthropic Messages; under `/antiphon/v1/` everything that it has no words for.
 """
 
 IDEMPOTENCY_KEY: Final = {
@@ -44,11 +44,11 @@ def document(routes: Iterable[Endpoint]) -> Schema:
         for kind in (endpoint.body, endpoint.answer, endpoint.query)
         if kind is not None
     ]
-    types += [ErrorBody, OpenAIErrorBody]
+    types += {error_shape(endpoint.path) for endpoint in endpoints}
     schemas = Schemas(types)
     paths: dict[str, Schema] = {}
     for endpoint in endpoints:
-        error = OpenAIErrorBody if endpoint.path.startswith(OPENAI) else ErrorBody
+        error = error_shape(endpoint.path)
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(
             endpoint, schemas, schemas.of(error)
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -31,6 +32,20 @@ USUAL: Final[dict[str, object]] = {
 """What these fields are when they are left out; not every dialect has a word for it."""
 
 
+class Chat(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, as far as it is described here; any field of OpenAI's own may stand beside."""
+
+    messages: list[dict[str, Any]]
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    temperature: float | None = None
+    max_completion_tokens: int | None = None
+    store: bool | None = None
+
+
 async def _create(request: Request) -> Response:
     """Answer a chat, in one piece or as chunks."""
     body = await decoded(request, dict[str, Any])
@@ -50,6 +65,4 @@ async def _create(request: Request) -> Response:
     return await whole(request, turn, writer)
 
 
-routes: Final = [
-    Endpoint("POST", PATH, _create, body=dict[str, Any], answer=dict[str, Any], starts=True)
-]
+routes: Final = [Endpoint("POST", PATH, _create, body=Chat, answer=dict[str, Any], starts=True)]

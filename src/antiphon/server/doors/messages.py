@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,6 +20,19 @@ OURS: Final = ("metadata", "service_tier")
 """Fields that say nothing to the model: they are ours to keep or to leave."""
 
 
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """A request, as far as it is described here; any field of Anthropic's own may stand beside."""
+
+    messages: list[dict[str, Any]]
+    max_tokens: int
+    model: str | None = None
+    system: str | list[dict[str, Any]] | None = None
+    stream: bool | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: dict[str, Any] | None = None
+    temperature: float | None = None
+
+
 async def _create(request: Request) -> Response:
     """Answer a message, in one piece or as events."""
     body = await decoded(request, dict[str, Any])
@@ -30,6 +44,4 @@ async def _create(request: Request) -> Response:
     return await whole(request, turn, writer)
 
 
-routes: Final = [
-    Endpoint("POST", PATH, _create, body=dict[str, Any], answer=dict[str, Any], starts=True)
-]
+routes: Final = [Endpoint("POST", PATH, _create, body=Message, answer=dict[str, Any], starts=True)]
