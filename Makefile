@@ -51,6 +51,7 @@ conformance: .venv/dev.stamp .venv/project.stamp  ## Run the compliance tests of
 	@$(BIN)/python -m tests.conformance $(OPENRESPONSES)
 
 soak: .venv/dev.stamp .venv/project.stamp  ## Run for long under faults, watching memory and invariants
+	@$(BIN)/python -m tests.server.history $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python tests/soak.py $(ARGS)
 
 fuzz: .venv/dev.stamp .venv/project.stamp  ## Feed damaged streams and histories until told to stop

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -80,9 +81,9 @@ class Servers:
         self._zygote.communicate(timeout=PATIENCE_S)
         self._upstream.__exit__()
 
-    def place(self) -> Config:
+    def place(self, *, holding: bool = False) -> Config:
         name = f"server-{next(self._numbers)}"
-        self._upstream.script(name, script(holding=False))
+        self._upstream.script(name, script(holding=holding))
         return Config(folder=str(self._folder / name), base_url=self._upstream.base_url(name))
 
     def begin(self, config: Config) -> tuple[int, str]:
@@ -209,3 +210,34 @@ def judge(point: str, url: str, before: Seen, reached: list[str]) -> None:
     assert rest.response == whole.response, point
     if status == "completed":
         assert rest.text == whole.text, point
+
+
+@pytest.mark.req("M75", "M76", "M77")
+def test_killed_after_text_was_told_the_stream_ends_above_all_that_was_told(
+    servers: Servers,
+) -> None:
+    config = servers.place(holding=True)
+    pid, url = servers.begin(config)
+    before = Seen()
+    with client_of(url) as client:
+        stream = client.responses.create(model="m", input="Tell a long tale.", stream=True)
+        with contextlib.suppress(Exception):  # however the SDK tells that the server is gone
+            for event in stream:
+                before.take([event])
+                if event.type == "response.output_text.delta":
+                    os.kill(pid, signal.SIGKILL)
+    assert before.text == "PARTIAL-7 "
+    assert servers.end() == KILLED
+    pid, url = servers.begin(config)
+    assert before.id is not None
+    with client_of(url) as client:
+        rest = Seen(numbers=list(before.numbers))
+        rest.take(
+            client.responses.retrieve(before.id, stream=True, starting_after=before.numbers[-1])
+        )
+        assert rest.kinds == ["antiphon:preview.withdrawn", "response.failed"]
+        assert client.responses.retrieve(before.id).to_dict() == rest.response
+    assert rest.response is not None
+    assert rest.response["error"]["code"] == "outcome_unknown"
+    assert servers.end(pid) == 0
+    assert servers.received(config) == ["Tell a long tale."]
