@@ -30,17 +30,19 @@ class Problem(NamedTuple):
     message: str
 
 
-def particular(profile: Profile) -> bool:
-    """Whether the profile has any of the rules here."""
-    return (
-        profile.image_types is not None
-        or profile.file_types is not None
-        or profile.object_arguments
-        or profile.failures_speak
-        or profile.signed_reasoning
-        or not profile.blank_text
-        or not profile.file_ids
-    )
+def particular(profile: Profile, *, mapped: bool) -> frozenset[type]:
+    """Return the kinds of blocks that the profile has any of the rules here about."""
+    kinds: set[type] = set()
+    limits_media = profile.image_types is not None or profile.file_types is not None
+    if limits_media or not profile.file_ids:
+        kinds |= {Image, File, ToolResult}
+    if profile.object_arguments:
+        kinds.add(ToolCall)
+    if not mapped and (profile.failures_speak or not profile.blank_text):
+        kinds.add(ToolResult)
+    if not mapped and profile.signed_reasoning:
+        kinds.add(Reasoning)
+    return frozenset(kinds)
 
 
 def says_nothing(profile: Profile, text: str) -> bool:

@@ -121,7 +121,7 @@ class ProfileRules:
         self._count = 0
         self._last: Message | None = None
         self._leader: tuple[Message, int] | None = None  # the first answer since a person spoke
-        self._particular = particular(profile)
+        self._particular = particular(profile, mapped=mapped)
         self._particular_messages = particular_messages(profile, mapped=mapped)
         self._turn: Role | None = None
         self._turn_left = False
@@ -184,7 +184,7 @@ class ProfileRules:
         allowed = self._kinds[role]
         for order, block in enumerate(message.blocks):
             kind = type(block)
-            if self._particular:
+            if kind in self._particular:
                 for code, sentence in problems(self._profile, block, mapped=self._mapped):
                     self._find(code, block_id(message.id, order), start + order, sentence)
             if kind is ToolCall and role is Role.ASSISTANT:
