@@ -119,3 +119,25 @@ def test_places_are_those_of_what_was_parsed() -> None:
     broken = chat.parse({"messages": [5]})
     with pytest.raises(SequenceRejected):
         convert(broken, chat, source="openai-chat", model="m")
+
+
+SAMPLED: dict[str, dict[str, Any]] = {
+    "openai-chat": {"messages": [{"role": "user", "content": "x"}], "top_p": 0.5, "stop": ["END"]},
+    "anthropic": {"messages": [{"role": "user", "content": "x"}], "top_p": 0.5, "stop_sequences": ["END"]},
+    "gemini": {"contents": [{"role": "user", "parts": [{"text": "x"}]}], "generationConfig": {"topP": 0.5, "stopSequences": ["END"]}},
+    "gemini-interactions": {"input": "x", "generation_config": {"top_p": 0.5, "stop_sequences": ["END"]}},
+    "bedrock": {"messages": [{"role": "user", "content": [{"text": "x"}]}], "inferenceConfig": {"topP": 0.5, "stopSequences": ["END"]}},
+    "ollama": {"messages": [{"role": "user", "content": "x"}], "options": {"top_p": 0.5, "stop": ["END"]}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", SAMPLED)
+@pytest.mark.parametrize("source", SAMPLED)
+def test_sampling_goes_from_every_form_to_every_other(source: str, target: str) -> None:
+    parsed = get(source).parse(SAMPLED[source])
+    there = convert(parsed, get(target), source=source, model="m")
+    read = get(target).parse(msgspec.json.decode(there.request.body))
+    wanted = get(target).parse(SAMPLED[target])
+    said = {name: msgspec.json.decode(raw) for name, raw in read.policy.extra.items()}
+    for name, raw in wanted.policy.extra.items():
+        assert said[name] == msgspec.json.decode(raw)
