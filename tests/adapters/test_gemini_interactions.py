@@ -323,6 +323,12 @@ def test_arguments_may_stand_in_the_start_and_keep_every_digit() -> None:
     assert [c.arguments for c in answer.calls] == ['{"n":12345678901234567890}']
 
 
+@pytest.mark.parametrize(("given", "status"), [({}, "requires_action"), (None, "completed")])
+def test_a_call_without_arguments_has_an_empty_object(given: Any, status: str) -> None:
+    begun = {"type": "function_call", "id": "1", "name": "look", "arguments": given}
+    assert [c.arguments for c in answer_of(step(0, begun), end(status)).calls] == ["{}"]
+
+
 def kept(block: Block) -> dict[str, Any]:
     assert isinstance(block, Reasoning)
     assert block.opaque is not None

@@ -303,6 +303,7 @@ ILLEGAL: list[tuple[str, str, list[dict[str, Any]], str]] = [
     ("text between call and response", OLDER, [X, model(F), X, user(RF)], "result_not_adjacent"),
     ("responses in two contents", OLDER, [X, model(F, G), user(RF), user(RG)], "response_count_mismatch"),
     ("responses in another order", OLDER, [X, model(F, G), user(RG, RF)], "result_order"),
+    ("responses without ids in another order", OLDER, [X, model({"functionCall": {"name": "f"}}, {"functionCall": {"name": "g"}}), user({"functionResponse": {"name": "g", "response": {}}}, {"functionResponse": {"name": "f", "response": {}}})], "result_order"),
     ("a response without a call", OLDER, [X, user(RF)], "orphan_tool_result"),
     ("a response twice", OLDER, [X, model(F), user(RF, RF)], "duplicate_tool_result"),
     ("a call after the model's text", OLDER, [X, model(TEXT), model(F), user(RF)], "role_order"),

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
 CONFIG = """
 [models.fast]
-profile = "gemini"
+profile = "{profile}"
 model = "gemini-3.8-flash"
 base_url = "{address}"
 api_key_env = "SOME_KEY"
@@ -55,20 +55,24 @@ def nothing_ran() -> None:
     ran.clear()
 
 
-def configured(folder: Path, address: str, flags: dict[str, Any]) -> Settings:
+def configured(folder: Path, address: str, profile: str, flags: dict[str, Any]) -> Settings:
     """Return the settings of a user who has an `antiphon.toml`."""
     config = folder / "antiphon.toml"
-    config.write_text(CONFIG.format(address=address), encoding="utf-8")
+    config.write_text(CONFIG.format(address=address, profile=profile), encoding="utf-8")
     flags = {"db": str(folder / "antiphon.db"), "retry_base_s": 0.0, "cancel_grace_s": 0.0, **flags}
     return Settings.load(flags, config=config, env={"SOME_KEY": "k-secret"})
 
 
 @asynccontextmanager
 async def talking(
-    folder: Path, address: str, functions: Iterable[Function] = (), **flags: Any
+    folder: Path,
+    address: str,
+    functions: Iterable[Function] = (),
+    profile: str = "gemini",
+    **flags: Any,
 ) -> AsyncIterator[Chat]:
     """Open everything as a user has it: HTTP, SQLite, the machine's clock."""
-    settings = await asyncio.to_thread(configured, folder, address, flags)
+    settings = await asyncio.to_thread(configured, folder, address, profile, flags)
     async with asyncio.timeout(WAIT_S * 2), open_app(settings=settings, functions=functions) as app:
         yield await app.create(ask=Ask(model="fast"))
 
@@ -143,6 +147,50 @@ async def test_an_answer_that_ends_without_its_finish_is_unknown_and_leaves_noth
         with pytest.raises(OutcomeUnknown):
             await (await chat.send("Which?")).result()
         assert [m.text for m in await chat.tree()] == ["Which?"]
+
+
+def steps(*events: dict[str, Any]) -> list[Step]:
+    return answers(*(f"data: {json.dumps(event)}\n\n".encode() for event in events))
+
+
+@pytest.mark.req("M2", "M41", "M48")
+async def test_a_tool_turn_of_interactions_sends_its_thought_back_before_its_call(
+    tmp_path: Path,
+) -> None:
+    made = {"id": "v1_1", "model": "gemini-3.8-flash"}
+    thought = {"type": "thought", "signature": "c2ln"}
+    call = {"type": "function_call", "id": "1", "name": "get_weather", "arguments": {"city": "Oslo"}}  # fmt: skip
+    said = {"type": "model_output", "content": [{"type": "text", "text": "It rains."}]}
+
+    def answered(status: str, *given: dict[str, Any]) -> list[Step]:
+        created = {"event_type": "interaction.created", "interaction": made}
+        events = [
+            event
+            for number, step in enumerate(given)
+            for event in (
+                {"event_type": "step.start", "index": number, "step": step},
+                {"event_type": "step.stop", "index": number},
+            )
+        ]
+        ended = {"event_type": "interaction.completed", "interaction": {**made, "status": status}}
+        return steps(created, *events, ended)
+
+    async with (
+        RawUpstream(answered("requires_action", thought, call), answered("completed", said)) as upstream,
+        talking(tmp_path, f"http://127.0.0.1:{upstream.port}", [WEATHER], profile="gemini-interactions") as chat,
+    ):  # fmt: skip
+        assert (await (await chat.send("Weather?")).result()).text == "It rains."
+    assert ran == ["Oslo"]
+    first, second = upstream.requests
+    assert first.head.startswith(b"POST /v1beta/interactions HTTP/1.1")
+    assert first.headers["x-goog-api-key"] == "k-secret"
+    assert json.loads(first.body)["store"] is False
+    assert json.loads(second.body)["input"][1:] == [
+        thought,
+        call,
+        {"type": "function_result", "call_id": "1", "name": "get_weather", "result": get_weather("Oslo")},
+    ]  # fmt: skip
+    assert second.body.startswith(first.body.removesuffix(b"]}"))
 
 
 # A server that others wrote.

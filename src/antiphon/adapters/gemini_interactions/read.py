@@ -300,7 +300,7 @@ class Reader:
         match opened.step.type:
             case "function_call":
                 at_once = bytes(opened.step.arguments)
-                if not opened.said and at_once not in (b"{}", b"null"):
+                if not opened.said and at_once != b"null":
                     deltas.append(ArgumentsDelta(opened.block, at_once.decode()))
                 deltas.append(BlockStopped(opened.block))
             case "model_output":
