@@ -16,8 +16,8 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input install -
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
-run: .venv/runtime.stamp .venv/project.stamp  ## Talk to a model here and now (ARGS="serve --port 8000" for another command)
-	@$(BIN)/antiphon $(if $(ARGS),$(ARGS),chat)
+run: .venv/runtime.stamp .venv/project.stamp  ## Serve conversations here and now (ARGS=chat to talk in the terminal, or any other command)
+	@exec $(BIN)/antiphon $(if $(ARGS),$(ARGS),serve)
 
 test: .venv/dev.stamp .venv/project.stamp  ## Run the tests (ARGS="-k stream" to choose)
 	@$(BIN)/python -m pytest $(ARGS)

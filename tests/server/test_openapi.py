@@ -17,7 +17,7 @@ def test_every_route_is_described_in_words_with_its_right() -> None:
     routes = endpoints()
     told = document(routes)
     for route in routes:
-        operation = told["paths"][route.path][route.method.lower()]
+        operation = told["paths"][route.path_format][route.method.lower()]
         assert operation["summary"].endswith("."), route.path
         right = "Needs no key." if route.public else f"Needs the right to {route.right}."
         assert right in operation["description"]
@@ -35,9 +35,9 @@ def test_schemathesis_finds_no_answer_that_the_document_does_not_allow(tmp_path:
                 str(Path(sys.executable).with_name("schemathesis")),
                 "run",
                 server.url + PATH,
-                "--max-examples=3",
+                "--max-examples=4",
                 "--seed=1",
-                "--phases=examples,coverage,fuzzing",
+                "--phases=fuzzing",
                 # A key that it made would shut the server to everything that follows.
                 "--exclude-path=/antiphon/v1/keys",
                 "--request-timeout=20",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import logging
+import sys
 from pathlib import Path
 
 import click
@@ -30,7 +33,7 @@ def command(
     stops in good order: what is in flight has some seconds to end.
 
     Requests and faults are logged on standard error, one line of JSON each, without what was
-    said.
+    said; at a terminal only what is wrong.
     """
     settings = settings_of(db, config, host=host, port=port)
     asyncio.run(_serve(settings, as_json=as_json))
@@ -44,20 +47,22 @@ async def _serve(settings: Settings, *, as_json: bool) -> None:
     from antiphon.server.principals import Keyring
     from antiphon.server.serving import listen, may_listen, serve, told_to_stop, url_of
 
-    logs.configure()
+    # At a terminal the one screen shall stay; whoever collects the log has no terminal.
+    logs.configure(logging.WARNING if sys.stderr.isatty() else logging.INFO)
     listener = listen(settings)
     url = url_of(listener)
-
-    def started() -> None:
-        if as_json:
-            print_json({"url": url, "db": place_of(settings)})
-        else:
-            click.echo(screen(settings, url))
 
     with listener, told_to_stop() as stop:
         async with open_world(settings=settings, address=url) as world:
             keyring = await Keyring.load(world)
             may_listen(listener, keyring)
+
+            def started() -> None:
+                if as_json:
+                    print_json({"url": url, "db": place_of(settings)})
+                else:
+                    click.echo(screen(settings, url, keyed=not keyring.empty))
+
             engine = Engine(world)
             await engine.start()
             try:
@@ -66,7 +71,7 @@ async def _serve(settings: Settings, *, as_json: bool) -> None:
                 await engine.close()
 
 
-def screen(settings: Settings, url: str) -> str:
+def screen(settings: Settings, url: str, *, keyed: bool = False) -> str:
     """Return the one screen that a start shows. What it says to try works as it stands."""
     ink = Ink()
     models = settings.models
@@ -85,12 +90,21 @@ def screen(settings: Settings, url: str) -> str:
             "  No key: you are on the rehearsal model, a script that says so in every answer.",
             "  With OPENAI_API_KEY, or a model in antiphon.toml, a real one answers.",
         ]
-    return "\n".join([*lines, "", *_to_try(url, default), ""])
+    return "\n".join([*lines, "", *_to_try(url, default, keyed=keyed), ""])
 
 
-def _to_try(url: str, model: str) -> list[str]:
+def _to_try(url: str, model: str, *, keyed: bool) -> list[str]:
+    """Return what to type; each of it alone, so that a whole line can be copied."""
+    bearer = " -H 'authorization: Bearer KEY'" if keyed else ""
+    body = json.dumps({"model": model, "input": "Hello"})
     return [
-        "  Try",
+        "  Try, with a key of yours in place of KEY:" if keyed else "  Try:",
         "",
-        f"curl -s {url}/antiphon/v1/conversations -H 'content-type: application/json' -d '{{}}'",
+        f"curl -s {url}/v1/responses{bearer} -H 'content-type: application/json' -d '{body}'",
+        "",
+        "  or, after pip install openai:",
+        "",
+        "from openai import OpenAI",
+        f'client = OpenAI(base_url="{url}/v1", api_key="KEY")',
+        f'print(client.responses.create(model="{model}", input="Hello").output_text)',
     ]

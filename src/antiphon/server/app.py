@@ -11,7 +11,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from antiphon.engine.engine import Engine
-from antiphon.server import conversations, doors, health, metrics, resources, responses
+from antiphon.server import (
+    conversations,
+    doors,
+    health,
+    metrics,
+    models,
+    resources,
+    responses,
+)
 from antiphon.server.body import answer
 from antiphon.server.edge import Edge
 from antiphon.server.endpoints import Endpoint
@@ -29,6 +37,7 @@ def endpoints() -> list[Endpoint]:
         *health.routes,
         *metrics.routes,
         *resources.routes,
+        *models.routes,
         *responses.routes,
         *conversations.routes,
         *doors.routes,

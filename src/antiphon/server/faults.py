@@ -55,7 +55,7 @@ STATUS_OF_CODE: Final = MappingProxyType(
 )
 """Codes whose status is not that of their class."""
 
-UNREAD: Final = frozenset({"body_too_large", "body_timeout", "not_json"})
+UNREAD: Final = frozenset({"body_too_large", "body_timeout"})
 """Codes of requests whose body is not read to its end: nothing can follow on the connection."""
 
 STATUS_OF_CLASS: Final[tuple[tuple[type[AntiphonError], int], ...]] = (

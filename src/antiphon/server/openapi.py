@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Iterable
 from typing import Final
 
@@ -49,7 +48,7 @@ def document(routes: Iterable[Endpoint]) -> Schema:
     paths: dict[str, Schema] = {}
     for endpoint in endpoints:
         error = error_shape(endpoint.path)
-        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(
+        paths.setdefault(endpoint.path_format, {})[endpoint.method.lower()] = _operation(
             endpoint, schemas, schemas.of(error)
         )
     return {
@@ -67,7 +66,7 @@ def document(routes: Iterable[Endpoint]) -> Schema:
 def _operation(endpoint: Endpoint, schemas: Schemas, error: Schema) -> Schema:
     parameters: list[Schema] = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in re.findall(r"{(\w+)}", endpoint.path)
+        for name in endpoint.param_convertors
     ]
     if endpoint.query is not None:
         parameters += _query(schemas.fields(endpoint.query))
@@ -137,7 +136,9 @@ def _right(endpoint: Endpoint) -> str:
 
 
 def _name(endpoint: Endpoint) -> str:
-    parts = [part for part in endpoint.path.split("/") if part and part not in ("antiphon", "v1")]
+    parts = [
+        part for part in endpoint.path_format.split("/") if part and part not in ("antiphon", "v1")
+    ]
     words = [part.strip("{}").replace(".", "_") for part in parts]
     if endpoint.path.startswith(OPENAI):
         words.insert(0, "openai")
