@@ -42,7 +42,7 @@ async def open(
         ServerUnavailable: Nobody answers there.
     """
     wants = patience or Patience()
-    async with aiohttp.ClientSession(auto_decompress=False) as session:
+    async with aiohttp.ClientSession() as session:
         wire = Wire(session, base_url(url), key=key, patience=wants)
         try:
             async with wire.answered("GET", "/healthz"):

@@ -78,8 +78,8 @@ def command(
     What streams is a preview: it may still be withdrawn, and looks like it. What is saved is
     complete. Nothing that you do here destroys anything: /edit and /regenerate add branches.
 
-    Through a server everything is the same, and what it answers goes on when you leave. Where it
-    has keys, ANTIPHON_KEY holds yours.
+    Through a server everything is the same, and an answer does not need this process to go on.
+    Where the server has keys, ANTIPHON_KEY holds yours.
     """
     for given in (message, system):
         must_be_text(given)
@@ -171,7 +171,7 @@ class _Talk:
         self._voice.result(
             [
                 self._voice.ink(f"Antiphon {__version__}", "bold"),
-                f"  data   {os.path.abspath(place) if url is None else place}",
+                f"  data   {os.path.abspath(place)}" if url is None else f"  server {url}",
                 f"  model  {session.model_name}: {why}",
                 "  stop   /stop or Ctrl-C stops an answer; /quit or Ctrl-D leaves; /help tells more",
                 "",
