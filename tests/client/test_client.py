@@ -20,7 +20,6 @@ async def told(run: antiphon.RunHandle) -> list[object]:
     return [event async for event in run.events()]
 
 
-@pytest.mark.req("M70")
 async def test_an_answer_is_told_as_by_the_library(tmp_path: Path) -> None:
     async with staged(tmp_path / "a.db", ScriptedProvider(says("Fine", ".", " You?"))) as stage:
         chat = await stage.app.create(title="Ships")

@@ -134,7 +134,7 @@ def damages(frames: list[bytes]) -> Iterator[tuple[str, list[bytes]]]:
     yield "byte by byte", [bytes([byte]) for byte in whole]
 
 
-@pytest.mark.req("M76", "M77")
+@pytest.mark.req("M78")
 async def test_cut_doubled_and_reordered_the_state_is_the_servers_and_nothing_is_told_twice(
     tmp_path: Path,
 ) -> None:
@@ -267,7 +267,7 @@ async def test_a_server_that_stays_away_is_given_up_after_its_patience(tmp_path:
                 await chat.send("Hello?")
 
 
-@pytest.mark.req("M78")
+@pytest.mark.req("M77", "M78")
 async def test_a_server_killed_in_mid_stream_comes_back_and_so_does_its_client(
     tmp_path: Path,
 ) -> None:
@@ -294,6 +294,11 @@ async def test_a_server_killed_in_mid_stream_comes_back_and_so_does_its_client(
                 assert not any(isinstance(event, antiphon.Committed) for event in seen)
                 numbers = [e.offset for e in seen if isinstance(e, antiphon.Preview)]
                 assert numbers == sorted(set(numbers))
-                answer = await (await chat.send("Hello again")).result()
+                shown = "".join(e.text for e in seen if isinstance(e, antiphon.Preview))
+                again = await chat.send("Hello again")
+                answer = await again.result()
                 assert "Hello again" in answer.text
+                assert len(shown) > 20
+                assert shown.encode() not in await again.request()
+                assert not any(shown in message.text for message in await chat.line())
                 assert [m.text for m in await chat.line()][-2:] == ["Hello again", answer.text]
