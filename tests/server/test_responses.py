@@ -14,6 +14,7 @@ from openai import BaseModel, OpenAI
 from antiphon.core.ids import ConversationId
 from antiphon.core.records import RunStatus
 from antiphon.engine.ports import Cut
+from antiphon.stores.sqlite.examine import examine
 from tests.server.sdk import LOOK, conversation_of, door, error_of, kinds, output, within
 from tests.support.provider import Hold, Status, asks, chunk, says
 
@@ -610,6 +611,38 @@ async def test_a_busy_conversation_queues_or_refuses_as_asked(tmp_path: Path) ->
         hold.go.set()
         await kinds(await d.client.responses.retrieve(queued.id, stream=True))
         assert (await d.client.responses.retrieve(queued.id)).output_text == "B."
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_what_is_not_to_be_stored_is_dropped_once_it_has_been_had(
+    tmp_path: Path, streamed: bool
+) -> None:
+    async with door(tmp_path / "a.db", says("Hi."), says("Hush."), says("Then.")) as d:
+        first = await d.say("Hello")
+        more: dict[str, Any] = {"store": False, "previous_response_id": first.id}
+        if streamed:
+            events = [event async for event in await d.stream("Secret", **more)]
+            told = within(events[-1])
+        else:
+            told = await d.say("Secret", **more)
+        assert told.output_text == "Hush."
+        assert [m["content"] for m in d.provider.messages()] == ["Hello", "Hi.", "Secret"]
+        store, row = d.engine.world.store, ConversationId(conversation_of(told))
+        for task in asyncio.all_tasks():
+            if task.get_name() == f"forget {told.id}":
+                await task
+        assert [m.blocks for m in await store.tree(row)] == [(), (), (), ()]
+        for call in (
+            d.client.responses.retrieve(told.id),
+            d.say("More", previous_response_id=told.id),
+        ):
+            with pytest.raises(openai.NotFoundError):
+                await call
+        # The line that it came from is as it was.
+        await d.say("And?", previous_response_id=first.id)
+        assert [m["content"] for m in d.provider.messages()] == ["Hello", "Hi.", "And?"]
+    checks = await asyncio.to_thread(examine, tmp_path / "a.db")
+    assert [check.problems for check in checks if check.problems] == []
 
 
 async def test_tokens_are_counted_without_a_run(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from antiphon.core.commands import (
@@ -9,6 +11,7 @@ from antiphon.core.commands import (
     DeleteConversation,
     DeleteResponse,
     OpenResponse,
+    PutContent,
     SetMetadata,
     StartKey,
     Then,
@@ -207,3 +210,28 @@ async def test_a_run_in_flight_is_canceled_with_its_conversation(talk: Talk) -> 
     assert (row.slot, row.active_operation, row.cancel_generation) == (None, None, 1)
     late = talk.commit("op_1", attempt.generation, talk.answer("a1"))
     assert isinstance(await talk.store.do(late), Denied)
+
+
+async def test_what_is_erased_leaves_its_structure_and_nothing_that_was_said(talk: Talk) -> None:
+    request = a_digest("request")
+    await talk.do(PutContent(**talk.head(), items=((request, b"asked"),)))
+    await talk.do(begin(talk, request=request))
+    await talk.answered(calls=("call_1",), then=Then.WAIT)
+    await talk.do(talk.finish_call("run_1", "call_1", outside=True))
+    await talk.do(DeleteConversation(**talk.head(), erase=True))
+    tree = await talk.store.tree(talk.conversation)
+    assert [(m.id, m.blocks) for m in tree][:2] == [("m1", ()), ("a1", ())]
+    assert {m.blocks for m in tree} == {()}
+    (call,) = await talk.store.calls(talk.conversation, RunId("run_1"))
+    assert (call.call_id, call.arguments, call.content) == ("call_1", "", ())
+    assert (await talk.store.message(talk.conversation, MessageId("a1"))).blocks == ()
+    with pytest.raises(NotFound):
+        await talk.store.content(LOCAL_TENANT, request)
+    assert await talk.store.unstored() == []
+
+
+async def test_what_is_not_to_be_stored_is_found_until_it_is_dropped(talk: Talk) -> None:
+    await talk.do(begin(talk, "resp_1"))
+    command = begin(talk, "resp_2", "run_2")
+    await talk.do(replace(command, stored=False))
+    assert [r.id for r in await talk.store.unstored()] == ["resp_2"]

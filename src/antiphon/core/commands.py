@@ -563,10 +563,11 @@ class SetMetadata(Command[Conversation]):
 class DeleteConversation(Command[Conversation]):
     """Answer for this conversation no longer; its open runs are canceled with `reason`.
 
-    What was said stays stored until it is erased.
+    What was said stays stored, unless `erase` drops it; structure and digests stay then.
     """
 
     reason: str = "deleted"
+    erase: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,7 @@ from antiphon.core.records import (
     Call,
     CallState,
     Conversation,
+    Response,
     Run,
     RunKind,
     RunStatus,
@@ -84,6 +85,8 @@ class Engine:
         """Settle what a dead process left behind, and take up what can go on."""
         for conversation in await recover(self.world):
             self.kick(conversation)
+        for response in await self.world.store.unstored():
+            self.forget_later(response)
 
     async def drain(self, grace_s: float) -> None:
         """Begin no further run, and wait up to `grace_s` for those that are under way.
@@ -106,6 +109,23 @@ class Engine:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def forget_later(self, response: Response) -> None:
+        """Drop the conversation of a response that is not to be stored, once its run rests."""
+        task = asyncio.create_task(self._forget(response), name=f"forget {response.id}")
+        self._strays.add(task)
+        task.add_done_callback(self._strays.discard)
+
+    async def _forget(self, response: Response) -> None:
+        stream = self.follow(response.conversation, response.since)
+        try:
+            async for _ in stream:
+                run = await self.world.store.run(response.conversation, response.run)
+                if not run.open or run.status is RunStatus.WAITING:
+                    break
+        finally:
+            await stream.aclose()
+        await self.delete_conversation(response.conversation, erase=True)
 
     # Workers.
 
@@ -552,11 +572,15 @@ class Engine:
             )
         )
 
-    async def delete_conversation(self, conversation: ConversationId) -> None:
+    async def delete_conversation(
+        self, conversation: ConversationId, *, erase: bool = False
+    ) -> None:
         """Answer for a conversation no longer, and cancel what works in it."""
         running = [run.id for run in await self.world.store.runs(conversation, OPEN_RUN)]
         await self._do(
-            DeleteConversation(conversation=conversation, now_ms=self.world.clock.now_ms())
+            DeleteConversation(
+                conversation=conversation, now_ms=self.world.clock.now_ms(), erase=erase
+            )
         )
         self.world.lines.forget(conversation)
         self._tell_canceled(conversation, *running)

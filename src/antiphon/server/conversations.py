@@ -15,14 +15,13 @@ from antiphon.core.commands import (
     AddMessages,
     Command,
     CreateConversation,
-    DeleteConversation,
     SetMetadata,
 )
 from antiphon.core.dispatch import Denied
 from antiphon.core.findings import Finding
 from antiphon.core.ids import MessageId
 from antiphon.core.keys import Right
-from antiphon.core.records import OPEN_RUN, Conversation
+from antiphon.core.records import Conversation
 from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
 from antiphon.engine.engine import Engine
@@ -105,9 +104,7 @@ async def _delete(request: Request) -> Response:
     """Delete a conversation: what works in it is canceled, and nobody finds it any more."""
     row = await view_of(request).conversation(request.path_params["conversation"])
     engine = engine_of(request)
-    for run in await engine.world.store.runs(row.id, OPEN_RUN):
-        await engine.cancel(row.id, run.id, reason="deleted")
-    await _done(engine, DeleteConversation(conversation=row.id, now_ms=engine.world.clock.now_ms()))
+    await engine.delete_conversation(row.id)
     return answer({"id": row.id, "object": "conversation.deleted", "deleted": True})
 
 

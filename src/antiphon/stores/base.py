@@ -152,6 +152,9 @@ class Store(Protocol):
     ) -> tuple[Response, Digest] | None:
         """Return what was begun under a start key and the digest of its body, if anything was."""
 
+    async def unstored(self) -> list[Response]:
+        """Return the responses that are not to be stored and whose conversation still is."""
+
     async def operations(self, conversation: ConversationId, run: RunId) -> list[OperationId]:
         """Return the run's operations in the order they were prepared."""
 

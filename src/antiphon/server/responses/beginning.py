@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 import msgspec
@@ -11,9 +12,10 @@ from starlette.requests import Request
 from antiphon.adapters import registry
 from antiphon.adapters.base import Parsed, Rendering
 from antiphon.core.blocks import Message, Role, Status, ToolResult, block_id
-from antiphon.core.ids import MessageId, ResponseId
+from antiphon.core.ids import MessageId, ResponseId, TenantId
 from antiphon.core.keys import Right
 from antiphon.core.records import Response
+from antiphon.core.tree import line as visible
 from antiphon.engine.engine import Engine
 from antiphon.engine.responding import Moved, Opening, begin, bring, placed
 from antiphon.engine.terms import Terms, terms
@@ -66,6 +68,8 @@ async def begun(request: Request, body: Create) -> Response:
     )
     for _ in range(TRIES):
         ground = await _ground(request, body, principal, parsed)
+        if not opening.stored and not ground.new:
+            ground, parsed = await _copied(engine, ground, parsed, principal.tenant)
         try:
             return await _begun_on(engine, ground, opening, kept, parsed)
         except Moved:
@@ -94,6 +98,26 @@ async def counted(request: Request, body: Asked) -> int:
 
 def _previous(body: Create) -> ResponseId | None:
     return None if body.previous_response_id is None else ResponseId(body.previous_response_id)
+
+
+async def _copied(
+    engine: Engine, ground: Ground, parsed: Parsed, tenant: TenantId
+) -> tuple[Ground, Parsed]:
+    """Return the line that a request goes on from as its own, in a conversation to be dropped.
+
+    Raises:
+        Refused: Outputs, or calls that wait for some: those belong to the run that asked.
+    """
+    check_outputs(ground, _outputs(parsed))
+    if _outputs(parsed) or ground.parent is None:
+        raise InvalidInput(
+            "Outputs are kept with the calls that they are for. Leave store out.",
+            code="conflicting_parameters",
+            at="store",
+        )
+    path = await engine.world.store.path(ground.row.id, ground.parent)
+    line = visible(path, ground.row.deletions)
+    return of_nothing(engine, tenant), replace(parsed, messages=(*line, *parsed.messages))
 
 
 async def _ground(request: Request, body: Create, principal: Principal, parsed: Parsed) -> Ground:

@@ -18,11 +18,9 @@ from starlette.responses import Response
 
 from antiphon.core.asking import Ask
 from antiphon.core.blocks import Message, Origin, Role, Status, Text, Trust
-from antiphon.core.commands import DeleteConversation
 from antiphon.core.digests import digest
 from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.tree import line as visible
-from antiphon.engine.engine import Engine
 from antiphon.engine.responding import Opening, begin, foreseen, placed
 from antiphon.engine.terms import terms
 from antiphon.errors import InvalidInput, ProviderFailed
@@ -79,7 +77,7 @@ async def compact(request: Request) -> Response:
     try:
         stretch = await ended(engine, await known(engine, tenant, response))
     finally:
-        await _forget(engine, row.id)
+        await engine.delete_conversation(row.id, erase=True)
     text = "".join(p.text for i in stretch.items if isinstance(i, Said) for p in i.parts)
     if stretch.status is not Standing.COMPLETED or not text.strip():
         raise ProviderFailed(
@@ -113,12 +111,6 @@ def _order() -> Message:
         origin=Origin.SYSTEM,
         trust=Trust.USER,
         status=Status.PENDING,
-    )
-
-
-async def _forget(engine: Engine, conversation: ConversationId) -> None:
-    await engine.world.store.do(
-        DeleteConversation(conversation=conversation, now_ms=engine.world.clock.now_ms())
     )
 
 

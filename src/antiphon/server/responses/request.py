@@ -114,6 +114,12 @@ class Create(Asked, frozen=True, kw_only=True, omit_defaults=True):
                 code="conflicting_parameters",
                 at="background",
             )
+        if self.store is False and self.conversation is not None:
+            raise InvalidInput(
+                "A conversation keeps what is said in it. Leave one of the two out.",
+                code="conflicting_parameters",
+                at="store",
+            )
         for name in NOT_HONOURED:
             if getattr(self, name) not in (None, [], {}):
                 raise unsupported(name)

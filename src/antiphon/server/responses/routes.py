@@ -53,7 +53,10 @@ async def _create(request: Request) -> Response:
         return _streamed(request, engine, own)
     if body.background:
         return answer(own.describe(await so_far(engine, own)))
-    return answer(own.describe(await ended(engine, own)))
+    try:
+        return answer(own.describe(await ended(engine, own)))
+    finally:
+        _forget(engine, own)
 
 
 async def _retrieve(request: Request) -> Response:
@@ -177,15 +180,24 @@ def _streamed(
         takes_withdrawals=request.headers.get(WITHDRAW) == "1",
         fine=fine,
     )
-    return EventStream(_frames(events), streams, engine.world.settings)
+    return EventStream(_frames(engine, own, events), streams, engine.world.settings)
 
 
-async def _frames(events: AsyncGenerator[Event, None]) -> AsyncGenerator[bytes, None]:
+async def _frames(
+    engine: Engine, own: Known, events: AsyncGenerator[Event, None]
+) -> AsyncGenerator[bytes, None]:
     try:
         async for event in events:
             yield frame(msgspec.json.encode(event.as_json()), event=event.type)
     finally:
         await events.aclose()
+        _forget(engine, own)
+
+
+def _forget(engine: Engine, own: Known) -> None:
+    """Drop what was not to be stored, now that who asked for it has had it, or has left."""
+    if not own.response.stored:
+        engine.forget_later(own.response)
 
 
 routes: Final = [

@@ -109,20 +109,23 @@ def _conversations(db: sqlite3.Connection) -> list[tuple[int, ConversationId, by
 
 
 def _messages(db: sqlite3.Connection) -> Iterator[Problem | None]:
-    """Every message hashes to its digest, and every path to its own, root first."""
+    """Every message hashes to its digest, and every path to its own, root first.
+
+    What was erased has its digest only.
+    """
     for number, conversation, key in _conversations(db):
         paths: dict[int, Digest] = {}
         rows = db.execute(
-            """SELECT place, parent, id, digest, path_digest FROM message
+            """SELECT place, parent, id, digest, path_digest, blocks IS NULL FROM message
             WHERE place BETWEEN ? AND ? ORDER BY place""",
             span(number),
         ).fetchall()
-        for place, parent, name, own, path in rows:
+        for place, parent, name, own, path, erased in rows:
             paths[place] = unpack(path)
             message = _message(db, conversation, name)
             if isinstance(message, Problem):
                 yield message
-            elif message_digest(key, message) != unpack(own):
+            elif not erased and message_digest(key, message) != unpack(own):
                 yield Problem(
                     code="message_digest",
                     at=name,

@@ -320,6 +320,12 @@ def response_of_key(
     return _response(found), unpack(row[1])
 
 
+def unstored(db: sqlite3.Connection) -> list[Response]:
+    """Return what is not to be stored, and still is."""
+    rows = db.execute(RESPONSE + "WHERE NOT r.stored AND NOT c.deleted ORDER BY r.place")
+    return [_response(row) for row in rows]
+
+
 def _response(row: tuple[Any, ...]) -> Response:
     return ResponseRow._make(row[1:]).record(row[0])
 

@@ -548,7 +548,7 @@ def message_record(
         conversation=conversation,
         parent=parent,
         role=role,
-        blocks=decode_blocks(blocks),
+        blocks=() if blocks is None else decode_blocks(blocks),
         origin=origin,
         trust=trust,
         name=extra.name,

@@ -290,6 +290,10 @@ class SqliteStore:
         """Return what was begun under a start key and the digest of its body, if anything was."""
         return await self._readers.read(lambda db: reads.response_of_key(db, scope, key, now_ms))
 
+    async def unstored(self) -> list[Response]:
+        """Return the responses that are not to be stored and whose conversation still is."""
+        return await self._readers.read(reads.unstored)
+
     async def operations(self, conversation: ConversationId, run: RunId) -> list[OperationId]:
         """Return the run's operations in the order they were prepared."""
         return await self._readers.read(lambda db: reads.operations(db, conversation, run))
