@@ -144,6 +144,11 @@ class _Report:
             self._wrong(error)
         except sqlite3.Error as error:
             self._wrong(translated(error, str(path)))
+        except UnicodeDecodeError:
+            # The schema itself is damaged: SQLite names it in what is no text.
+            self.problems.append(
+                Problem(code="file_damaged", at=str(path), message="Its schema cannot be read.")
+            )
 
     def _take(self, check: Check) -> None:
         self.problems += check.problems

@@ -85,7 +85,8 @@ def _counted(
             looked_at += 1
             if problem is not None:
                 found.append(problem)
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
+        # Where the schema itself is damaged, SQLite's own words may be no text.
         found.append(Problem(code="file_damaged", at=name, message=f"SQLite: {error}."))
     return Check(name=name, looked_at=looked_at, problems=tuple(found))
 
