@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, assert_never
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from antiphon.adapters.answers import AnswerReader
 from antiphon.adapters.anthropic.errors import stream_failure
 from antiphon.adapters.anthropic.parts import CITATIONS
 from antiphon.adapters.json_text import decode_lenient, is_cut
@@ -25,7 +26,6 @@ from antiphon.core.deltas import (
     Channel,
     Delta,
     Ended,
-    Failed,
     Finished,
     Meaning,
     Note,
@@ -34,8 +34,8 @@ from antiphon.core.deltas import (
     TextDelta,
     Usage,
 )
-from antiphon.core.wire.body import EVENT_STREAM, Body
-from antiphon.core.wire.events import Broken, Event, Framed, Whole
+from antiphon.core.wire.body import EVENT_STREAM
+from antiphon.core.wire.events import Event
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
 
 PROFILE: Final = "anthropic"
@@ -152,11 +152,11 @@ _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Reader:
+class Reader(AnswerReader):
     """Reads one answer. Feed it the body as it comes, then say `end`."""
 
     def __init__(self, content_type: str = EVENT_STREAM, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._body = Body(content_type, limits)
+        super().__init__(content_type, limits)
         self._handle: str | None = None
         self._model: str | None = None
         self._started = False
@@ -165,35 +165,6 @@ class Reader:
         self._cited = 0  # how many blocks of ours came in between
         self._tokens = _Tokens()
         self._word: str | None = None
-        self._closed = False
-
-    def feed(self, data: bytes) -> list[Delta]:
-        """Return what these bytes say. Where they were cut makes no difference."""
-        return [] if self._closed else self._read(self._body.feed(data))
-
-    def end(self) -> list[Delta]:
-        """Return what the end of the body says."""
-        if self._closed:
-            return []
-        deltas = self._read(self._body.end())
-        self._closed = True
-        return deltas
-
-    def _read(self, framed: list[Framed]) -> list[Delta]:
-        deltas: list[Delta] = []
-        for item in framed:
-            match item:
-                case Event():
-                    self._event(item, deltas)
-                case Whole(data):
-                    self._whole(data, deltas)
-                case Broken(code, message):
-                    self._fail(deltas, code, message)
-                case _:
-                    assert_never(item)
-            if self._closed:
-                break
-        return deltas
 
     def _event(self, event: Event, deltas: list[Delta]) -> None:
         try:
@@ -430,7 +401,3 @@ class Reader:
                 reasoning=None if details is None else details.thinking_tokens,
             )
         )
-
-    def _fail(self, deltas: list[Delta], code: str, message: str) -> None:
-        deltas.append(Failed(code, message, retryable=code != "event_too_large", definite=False))
-        self._closed = True

@@ -8,10 +8,11 @@ marker: the finish reason is the end, and usage may follow it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 import msgspec
 
+from antiphon.adapters.answers import AnswerReader
 from antiphon.adapters.gemini.errors import stream_failure
 from antiphon.adapters.gemini.parts import SIGNATURE
 from antiphon.adapters.json_text import decode_lenient, is_cut
@@ -32,8 +33,8 @@ from antiphon.core.deltas import (
     TextDelta,
     Usage,
 )
-from antiphon.core.wire.body import EVENT_STREAM, Body
-from antiphon.core.wire.events import Broken, Event, Framed, Whole
+from antiphon.core.wire.body import EVENT_STREAM
+from antiphon.core.wire.events import Event
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
 
 PROFILE: Final = "gemini"
@@ -124,45 +125,16 @@ _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Reader:
+class Reader(AnswerReader):
     """Reads one answer. Feed it the body as it comes, then say `end`."""
 
     def __init__(self, content_type: str = EVENT_STREAM, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._body = Body(content_type, limits)
+        super().__init__(content_type, limits)
         self._handle: str | None = None
         self._model: str | None = None
         self._blocks = 0
         self._text: Channel | None = None  # what the last block is, where it may go on
         self._answered = False  # whether any candidate came
-        self._closed = False
-
-    def feed(self, data: bytes) -> list[Delta]:
-        """Return what these bytes say. Where they were cut makes no difference."""
-        return [] if self._closed else self._read(self._body.feed(data))
-
-    def end(self) -> list[Delta]:
-        """Return what the end of the body says."""
-        if self._closed:
-            return []
-        deltas = self._read(self._body.end())
-        self._closed = True
-        return deltas
-
-    def _read(self, framed: list[Framed]) -> list[Delta]:
-        deltas: list[Delta] = []
-        for item in framed:
-            match item:
-                case Event():
-                    self._event(item, deltas)
-                case Whole(data):
-                    self._whole(data, deltas)
-                case Broken(code, message):
-                    self._fail(deltas, code, message)
-                case _:
-                    assert_never(item)
-            if self._closed:
-                break
-        return deltas
 
     def _event(self, event: Event, deltas: list[Delta]) -> None:
         try:
@@ -315,7 +287,3 @@ class Reader:
                 reasoning=told.thoughts_token_count,
             )
         )
-
-    def _fail(self, deltas: list[Delta], code: str, message: str) -> None:
-        deltas.append(Failed(code, message, retryable=code != "event_too_large", definite=False))
-        self._closed = True

@@ -15,10 +15,11 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 import msgspec
 
+from antiphon.adapters.answers import AnswerReader
 from antiphon.adapters.openai_chat.errors import stream_failure
 from antiphon.core.blocks import Opaque
 from antiphon.core.deltas import (
@@ -27,7 +28,6 @@ from antiphon.core.deltas import (
     Channel,
     Delta,
     Ended,
-    Failed,
     Finished,
     Meaning,
     Note,
@@ -36,8 +36,8 @@ from antiphon.core.deltas import (
     TextDelta,
     Usage,
 )
-from antiphon.core.wire.body import EVENT_STREAM, Body
-from antiphon.core.wire.events import Broken, Event, Framed, Whole
+from antiphon.core.wire.body import EVENT_STREAM
+from antiphon.core.wire.events import Event
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
 
 # A message of this dialect has one text per channel and then its calls, so a block's number
@@ -154,7 +154,7 @@ class _Call:
 _decode = msgspec.json.Decoder(_Chunk).decode
 
 
-class Reader:
+class Reader(AnswerReader):
     """Reads one answer. Feed it the body as it comes, then say `end`.
 
     With an `origin` each block of reasoning is marked as that profile's, with the name of the
@@ -168,10 +168,10 @@ class Reader:
         *,
         origin: str | None = None,
     ) -> None:
+        super().__init__(content_type, limits)
         self._origin = origin
         self._model: str | None = None
         self._thought: object = None
-        self._body = Body(content_type, limits)
         self._handle: str | None = None
         self._ids_seen: set[str | int] = set()
         self._speakers: set[str | int] = set()  # those of them that added something
@@ -180,37 +180,6 @@ class Reader:
         self._by_index: dict[int | str | None, _Call] = {}  # never at None
         self._by_id: dict[str, _Call] = {}
         self._said_anything = False
-        self._closed = False
-
-    def feed(self, data: bytes) -> list[Delta]:
-        """Return what these bytes say. Where they were cut makes no difference."""
-        return [] if self._closed else self._read(self._body.feed(data))
-
-    def end(self) -> list[Delta]:
-        """Return what the end of the body says."""
-        if self._closed:
-            return []
-        deltas = self._read(self._body.end())
-        if not self._closed:
-            self._tell_rest(deltas)
-        self._closed = True
-        return deltas
-
-    def _read(self, framed: list[Framed]) -> list[Delta]:
-        deltas: list[Delta] = []
-        for item in framed:
-            match item:
-                case Event():
-                    self._event(item, deltas)
-                case Whole(data):
-                    self._whole(data, deltas)
-                case Broken(code, message):
-                    self._fail(deltas, code, message)
-                case _:
-                    assert_never(item)
-            if self._closed:
-                break
-        return deltas
 
     def _event(self, event: Event, deltas: list[Delta]) -> None:
         if event.name == "error":
@@ -227,7 +196,7 @@ class Reader:
 
     def _no_chunk(self, event: Event, error: ValueError, deltas: list[Delta]) -> None:
         if event.data == DONE:
-            self._tell_rest(deltas)
+            self._rest(deltas)
             deltas.append(Ended())
             self._closed = True
         elif not event.data.strip():
@@ -324,7 +293,7 @@ class Reader:
                 self._said(choice.message, deltas)
         word = choice.finish_reason
         if word and word != "null":
-            self._tell_rest(deltas)
+            self._rest(deltas)
             deltas.append(Finished(word, FINISH.get(word, Meaning.UNKNOWN)))
 
     def _said(self, said: _Said, deltas: list[Delta]) -> None:
@@ -475,7 +444,7 @@ class Reader:
         call.told = True
         deltas.append(CallOpened(call.block, call.id, call.name or None))
 
-    def _tell_rest(self, deltas: list[Delta]) -> None:
+    def _rest(self, deltas: list[Delta]) -> None:
         """Tell what is only whole when the answer is: calls without arguments, kept state."""
         for call in self._calls:
             if not call.told:
@@ -508,10 +477,6 @@ class Reader:
                 reasoning=(tokens.completion_tokens_details or _Details()).reasoning_tokens,
             )
         )
-
-    def _fail(self, deltas: list[Delta], code: str, message: str) -> None:
-        deltas.append(Failed(code, message, retryable=code != "event_too_large", definite=False))
-        self._closed = True
 
 
 def _gather(state: list[dict[str, Any]], piece: dict[str, Any]) -> None:

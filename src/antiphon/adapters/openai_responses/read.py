@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, assert_never
+from typing import Any, Final
 
 import msgspec
 
+from antiphon.adapters.answers import AnswerReader
 from antiphon.adapters.json_text import decode_lenient, is_cut
 from antiphon.adapters.openai_chat.errors import stream_failure
 from antiphon.adapters.openai_responses.errors import response_failure
@@ -27,7 +28,6 @@ from antiphon.core.deltas import (
     Channel,
     Delta,
     Ended,
-    Failed,
     Finished,
     Meaning,
     Note,
@@ -37,7 +37,7 @@ from antiphon.core.deltas import (
     Usage,
 )
 from antiphon.core.wire.body import EVENT_STREAM, Body
-from antiphon.core.wire.events import Broken, Event, Framed, Whole
+from antiphon.core.wire.events import Event
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
 
 PROFILE: Final = "openai-responses"
@@ -166,31 +166,17 @@ _item: Final = msgspec.json.Decoder(_Item)
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
 
-class Reader:
+class Reader(AnswerReader):
     """Reads one answer. Feed it the body as it comes, then say `end`."""
 
     def __init__(self, content_type: str = EVENT_STREAM, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._limits = limits
-        self._body = Body(content_type, limits)
+        super().__init__(content_type, limits)
         self._handle: str | None = None
         self._model: str | None = None
         self._items: dict[int, _Open] = {}
         self._by_name: dict[str, _Open] = {}
         self._arrived: dict[int | None, tuple[int, int]] = {}  # event: block, and place in it
         self._last: int | None = None
-        self._closed = False
-
-    def feed(self, data: bytes) -> list[Delta]:
-        """Return what these bytes say. Where they were cut makes no difference."""
-        return [] if self._closed else self._read(self._body.feed(data))
-
-    def end(self) -> list[Delta]:
-        """Return what the end of the body says."""
-        if self._closed:
-            return []
-        deltas = self._read(self._body.end())
-        self._closed = True
-        return deltas
 
     @property
     def position(self) -> int | None:
@@ -201,22 +187,6 @@ class Reader:
         """Read on from another body, which begins behind `position`."""
         self._body = Body(content_type, self._limits)
         self._closed = False
-
-    def _read(self, framed: list[Framed]) -> list[Delta]:
-        deltas: list[Delta] = []
-        for item in framed:
-            match item:
-                case Event():
-                    self._event(item, deltas)
-                case Whole(data):
-                    self._whole(data, deltas)
-                case Broken(code, message):
-                    self._fail(deltas, code, message)
-                case _:
-                    assert_never(item)
-            if self._closed:
-                break
-        return deltas
 
     def _event(self, event: Event, deltas: list[Delta]) -> None:
         try:
@@ -510,10 +480,6 @@ class Reader:
         except ValueError as error:
             self._fail(deltas, "malformed_event", f"An item cannot be read: {error}")
             return None
-
-    def _fail(self, deltas: list[Delta], code: str, message: str) -> None:
-        deltas.append(Failed(code, message, retryable=code != "event_too_large", definite=False))
-        self._closed = True
 
 
 def _delta(block: int, channel: Channel | None, text: str, place: int | None) -> Delta:
