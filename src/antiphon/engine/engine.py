@@ -42,7 +42,6 @@ from antiphon.core.placement import refuses_new_text
 from antiphon.core.records import (
     OPEN_RUN,
     TERMINAL_CALL,
-    Call,
     CallState,
     Conversation,
     Response,
@@ -485,39 +484,6 @@ class Engine:
             raise refusal(done)
         self.kick(conversation)
         return await store.run(conversation, run)
-
-    async def resolve(
-        self, conversation: ConversationId, run: RunId, call: CallId, output: Output
-    ) -> Call:
-        """Say what became of a call that may or may not have taken effect.
-
-        Raises:
-            NotFound: The run has no such call.
-            Conflict: `call_not_unknown`: its executor says what became of it, or has.
-        """
-        store = self.world.store
-        row = next((c for c in await store.calls(conversation, run) if c.call_id == call), None)
-        if row is None:
-            raise NotFound("This run has no such call.", at=call)
-        if row.state is not CallState.UNKNOWN:
-            raise Conflict(
-                f"This call is {row.state}: nobody has to say what became of it.",
-                code="call_not_unknown",
-                at=call,
-            )
-        done = await self._do(
-            FinishCall(
-                conversation=conversation,
-                now_ms=self.world.clock.now_ms(),
-                run=run,
-                call_id=call,
-                state=CallState.ERROR if output.error else CallState.SUCCESS,
-                content=text_result(output.text),
-                code=output.code,
-            )
-        )
-        self.kick(conversation)
-        return done
 
     async def cancel(
         self, conversation: ConversationId, run: RunId, *, reason: str = "canceled"

@@ -20,7 +20,7 @@ REFUSALS: Final = {
     "duplicate_tool_result": "This call has been answered with other content.",
     "not_approvable": "This call needs no approval, or has begun or ended.",
     "approval_expired": "The time in which this call could be approved has passed.",
-    "not_resolvable": "The fate of this call is not unknown.",
+    "call_not_unknown": "The fate of this call is not unknown: nobody has to say what became of it.",
 }
 
 

@@ -79,11 +79,11 @@ class Verdicts:
         """Give a call of unknown fate the result that somebody found out.
 
         Raises:
-            Conflict: `not_resolvable`: its fate is not unknown; `duplicate_tool_result`.
+            Conflict: `call_not_unknown`: its fate is not unknown; `duplicate_tool_result`.
         """
         row = await self._call(conversation, run, call)
         if row.state in (CallState.PENDING, CallState.EXECUTING):
-            raise refusal(Denied("not_resolvable"))
+            raise refusal(Denied("call_not_unknown"))
         return await self._take(
             FinishCall(
                 conversation=conversation,

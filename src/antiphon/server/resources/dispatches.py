@@ -185,7 +185,7 @@ async def _resolve_call(request: Request) -> Response:
     """Say what became of a tool call of unknown fate; its run goes on."""
     fate = await decoded(request, Fate)
     run = await view_of(request).run(fate.run)
-    call = await engine_of(request).resolve(
+    call = await engine_of(request).verdicts.resolve(
         run.conversation,
         run.id,
         CallId(request.path_params["call"]),
