@@ -63,9 +63,9 @@ facts = {{ alternation = "strict" }}  # what is true of this model beyond its di
   `bedrock`: `{SIGNING}`.
 - `ollama` loads a model with its `context_window` where one is given; otherwise the server has one of its own, and
   what does not fit loses its beginning in silence.
-- `facts = {{ background = true }}` lets OpenAI work on an `openai-responses` answer in the background: it keeps the
-  answer, so one that was cut, by the network or by the death of this process, is read on by its handle, not asked for
-  again; a cancel is passed on. OpenAI then stores what was said.
+- `facts = {{ background = true }}` lets the provider work on an `openai-responses` or `gemini-interactions` answer in the
+  background: it keeps the answer, so one that was cut, by the network or by the death of this process, is read on by
+  its handle, not asked for again; a cancel is passed on. The provider then stores what was said.
 - A key goes to its own provider only: with a `base_url` of your own, `api_key_env` has to name it. A model whose key
   is missing can be listed; using it is `key_missing`.
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from antiphon.adapters import registry
 from antiphon.adapters.base import Parsed, Rendering, render
+from antiphon.adapters.gemini_interactions import GeminiInteractions
 from antiphon.adapters.gemini_interactions.read import STATUS, Reader
 from antiphon.core.answer import Answer
 from antiphon.core.assembler import Assembler
@@ -88,6 +89,51 @@ def test_the_adapter_of_version_1_is_the_one_that_the_golden_bytes_were_made_wit
 @pytest.mark.req("M65")
 def test_an_interaction_that_is_not_stored_can_be_neither_asked_after_nor_repeated() -> None:
     assert ADAPTER.recovery == (Rung.CONNECTION, Rung.DEADLINE)
+
+
+# An interaction that the provider keeps.
+
+KEEPS = GeminiInteractions({"background": True})
+
+
+@pytest.mark.req("M65", "M66")
+def test_an_interaction_in_the_background_is_asked_after_and_closing_does_not_end_it() -> None:
+    assert KEEPS.recovery == (Rung.HANDLE, Rung.DEADLINE)
+    assert not KEEPS.closing_ends
+    assert KEEPS.digest != ADAPTER.digest
+
+
+def test_the_handle_names_the_requests_that_ask_after_it() -> None:
+    policy = msgspec.structs.replace(POLICY, endpoint="http://h:1/v1beta/")
+    told = [
+        KEEPS.resume(policy, "v1_A", after="ev/4=&"),
+        KEEPS.resume(policy, "v1_A", after=None),
+        KEEPS.query(policy, "v1_A"),
+        KEEPS.cancel(policy, "v1/A?x"),
+    ]
+    assert [(request.method, request.url, request.body) for request in told] == [
+        ("GET", "http://h:1/v1beta/interactions/v1_A?stream=true&last_event_id=ev%2F4%3D%26", b""),
+        ("GET", "http://h:1/v1beta/interactions/v1_A?stream=true", b""),
+        ("GET", "http://h:1/v1beta/interactions/v1_A", b""),
+        ("POST", "http://h:1/v1beta/interactions/v1%2FA%3Fx/cancel", b""),
+    ]
+    accepts = ["text/event-stream"] * 2 + ["application/json"] * 2
+    assert [dict(request.headers) for request in told] == [
+        {"accept": accept, "x-goog-api-key": ""} for accept in accepts
+    ]
+
+
+def test_what_comes_at_once_is_not_worked_on_in_the_background() -> None:
+    policy = msgspec.structs.replace(POLICY, stream=False)
+    body = json.loads(rendered(user("hi"), policy=policy, background=True).request.body)
+    assert (body.get("background"), body["store"]) == (None, False)
+
+
+def test_what_is_worked_on_in_the_background_cannot_be_forgotten() -> None:
+    policy = msgspec.structs.replace(POLICY, extra={"store": raw("false")})
+    with pytest.raises(InvalidInput) as caught:
+        rendered(user("hi"), policy=policy, background=True)
+    assert (caught.value.code, caught.value.at) == ("bad_option", "extra.store")
 
 
 @pytest.mark.req("M2")
@@ -300,6 +346,27 @@ def test_a_status_means_what_the_provider_says_of_it(word: str) -> None:
     assert (answer.finish, answer.meaning, answer.error) == (word, meaning, error)
     assert answer.committable is (error is None)
     assert STATUS.get(word, Meaning.UNKNOWN) is meaning
+
+
+@pytest.mark.parametrize("word", ["queued", "in_progress", "idle"])
+def test_an_interaction_that_is_still_running_has_not_ended(word: str) -> None:
+    step = {"type": "model_output", "content": [{"type": "text", "text": "Hel"}]}
+    body = json.dumps({"id": "i", "status": word, "steps": [step]}).encode()
+    answer = answer_of(body, content_type="application/json")
+    assert (answer.committable, answer.definite, answer.handle) == (False, False, "i")
+
+
+def test_what_a_failed_interaction_says_of_itself_is_its_end_even_where_time_ran_out() -> None:
+    fault = {"code": "deadline_exceeded", "message": "Too late."}
+    body = {"id": "i", "status": "failed", "errors": [fault]}
+    answer = answer_of(json.dumps(body).encode(), content_type="application/json")
+    assert (answer.error, answer.definite, answer.retryable) == ("deadline_exceeded", True, True)
+
+
+def test_an_event_of_another_interaction_is_not_taken() -> None:
+    begun = event("interaction.created", interaction={"id": "other", "status": "in_progress"})
+    answer = answer_of(begun, text(0, "Hello"), end())
+    assert (answer.committable, answer.error) == (False, "malformed_event")
 
 
 def test_an_end_without_a_status_is_none() -> None:

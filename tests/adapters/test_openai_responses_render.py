@@ -87,8 +87,8 @@ def test_a_response_in_the_background_is_asked_after_and_closing_does_not_end_it
 def test_the_handle_names_the_requests_that_ask_after_it() -> None:
     policy = msgspec.structs.replace(PLAIN, endpoint="http://h:1/v1/")
     told = [
-        KEEPS.resume(policy, "resp_1", after=4),
-        KEEPS.resume(policy, "resp_1", after=0),
+        KEEPS.resume(policy, "resp_1", after="4"),
+        KEEPS.resume(policy, "resp_1", after="0"),
         KEEPS.resume(policy, "resp_1", after=None),
         KEEPS.query(policy, "resp_1"),
         KEEPS.cancel(policy, "resp/1?x"),

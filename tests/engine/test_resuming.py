@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -25,14 +26,69 @@ from antiphon.errors import AntiphonError, OutcomeUnknown, ProviderFailed, RunCa
 from antiphon.handles.run import RunHandle
 from antiphon.library import Antiphon
 from antiphon.library import open as open_app
-from tests.support.keeping_provider import HANDLE, KeepingProvider, Serve
-from tests.support.responses_stream import call, created, ended, message, response, said, thinking
+from tests.support import interactions_stream as steps
+from tests.support import responses_stream as items
+from tests.support.keeping_provider import Api, Interactions, KeepingProvider, Responses, Serve
 from tests.support.upstream import WAIT_S
 
-ANSWER = [created(), *thinking(0, "hm"), *said(1, "It ", "rains ", "🧭."), ended("completed")]
 TEXT = "It rains 🧭."
-ASKS = [created(), *said(0, "I look."), *call(1, "c1", "get_weather", '{"city":', '"Oslo"}'), ended("completed")]  # fmt: skip
-FAILED = [created(), *said(0, "It "), ended("failed", error={"code": "server_error", "message": "Oh."})]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talk:
+    """The same talk as one dialect has it: its answers event by event, and as they are kept."""
+
+    profile: str
+    base: str
+    api: Api
+    answer: list[dict[str, Any]]
+    asks: list[dict[str, Any]]
+    fails: list[dict[str, Any]]
+    running: dict[str, Any]
+    whole: dict[str, Any]
+    failed: dict[str, Any]
+    code: str
+
+
+OOPS = {"code": "server_error", "message": "Oh."}
+FAULT = {"code": "UNAVAILABLE", "message": "Oh."}
+RESPONSES = Talk(
+    profile="openai-responses",
+    base="/v1",
+    api=Responses(),
+    answer=[items.created(), *items.thinking(0, "hm"), *items.said(1, "It ", "rains ", "🧭."), items.ended("completed")],
+    asks=[items.created(), *items.said(0, "I look."), *items.call(1, "c1", "get_weather", '{"city":', '"Oslo"}'), items.ended("completed")],
+    fails=[items.created(), *items.said(0, "It "), items.ended("failed", error=OOPS)],
+    running=items.response("in_progress"),
+    whole=items.response("completed", items.message(TEXT)),
+    failed=items.response("failed", error=OOPS),
+    code="server_error",
+)  # fmt: skip
+INTERACTIONS = Talk(
+    profile="gemini-interactions",
+    base="/v1beta",
+    api=Interactions(),
+    answer=[steps.created(), *steps.thinking(0, "hm"), *steps.said(1, "It ", "rains ", "🧭."), steps.ended("completed")],
+    asks=[steps.created(), *steps.said(0, "I look."), *steps.call(1, "c1", "get_weather", '{"city":', '"Oslo"}'), steps.ended("requires_action")],
+    fails=[steps.created(), *steps.said(0, "It "), steps.ended("failed", errors=[FAULT])],
+    running=steps.interaction("in_progress", steps.output("It ")),
+    whole=steps.interaction("completed", steps.output(TEXT)),
+    failed=steps.interaction("failed", errors=[FAULT]),
+    code="UNAVAILABLE",
+)  # fmt: skip
+TALKS = (RESPONSES, INTERACTIONS)
+CUTS = [
+    pytest.param(talk, at, id=f"{talk.profile}-{at}")
+    for talk in TALKS
+    for at in range(1, len(talk.answer))
+]
+
+
+@pytest.fixture(params=TALKS, ids=lambda talk: talk.profile)
+def talk(request: pytest.FixtureRequest) -> Talk:
+    """What is true of every dialect whose provider keeps an answer."""
+    assert isinstance(request.param, Talk)
+    return request.param
 
 
 class Weather:
@@ -54,6 +110,7 @@ class Weather:
 @asynccontextmanager
 async def talking(
     folder: Path,
+    talk: Talk,
     provider: KeepingProvider,
     functions: Iterable[Function] = (),
     *,
@@ -62,9 +119,9 @@ async def talking(
 ) -> AsyncIterator[Antiphon]:
     model = Model(
         name="thinker",
-        profile="openai-responses",
+        profile=talk.profile,
         model="gpt-6-astra",
-        base_url=f"http://127.0.0.1:{provider.port}/v1",
+        base_url=f"http://127.0.0.1:{provider.port}{talk.base}",
         facts=MappingProxyType({"background": background}),
     )
     flags: dict[str, Any] = {"retry_base_s": 0.0, "cancel_grace_s": 0.0, **options}
@@ -87,15 +144,17 @@ async def failure(run: RunHandle) -> AntiphonError:
 
 
 @pytest.mark.req("M65", "M66", "M75")
-@pytest.mark.parametrize("cut_at", range(1, len(ANSWER)))
+@pytest.mark.parametrize(("talk", "cut_at"), CUTS)
 async def test_a_stream_that_breaks_anywhere_goes_on_behind_what_was_read(
-    tmp_path: Path, cut_at: int
+    tmp_path: Path, talk: Talk, cut_at: int
 ) -> None:
-    async with KeepingProvider([ANSWER], [Serve(events=cut_at, hold=True)]) as provider:
-        async with talking(tmp_path, provider) as app:
+    async with KeepingProvider(
+        talk.api, [talk.answer], [Serve(events=cut_at, hold=True)]
+    ) as provider:
+        async with talking(tmp_path, talk, provider) as app:
             run = await _cut_when_bound(app, provider)
             assert (await run.result()).text == TEXT
-            assert await attempts(run) == [(1, State.COMMITTED, HANDLE)]
+            assert await attempts(run) == [(1, State.COMMITTED, talk.api.handle)]
             kinds = [type(event).__name__ async for event in run.events()]
             assert "Withdrawn" not in kinds  # what was shown stands
         (body,) = provider.received.created
@@ -104,7 +163,7 @@ async def test_a_stream_that_breaks_anywhere_goes_on_behind_what_was_read(
         assert (provider.received.retrieved, provider.received.canceled) == (0, 0)
 
 
-async def test_it_may_break_again_and_again(tmp_path: Path) -> None:
+async def test_it_may_break_again_and_again(tmp_path: Path, talk: Talk) -> None:
     breaks = [
         Serve(events=2, hold=True),
         Serve(events=0),
@@ -112,11 +171,11 @@ async def test_it_may_break_again_and_again(tmp_path: Path) -> None:
         Serve(status=503),
         Serve(events=1),
     ]
-    async with KeepingProvider([ANSWER], breaks) as provider:
-        async with talking(tmp_path, provider) as app:
+    async with KeepingProvider(talk.api, [talk.answer], breaks) as provider:
+        async with talking(tmp_path, talk, provider) as app:
             run = await _cut_when_bound(app, provider)
             assert (await run.result()).text == TEXT
-            assert await attempts(run) == [(1, State.COMMITTED, HANDLE)]
+            assert await attempts(run) == [(1, State.COMMITTED, talk.api.handle)]
         assert len(provider.received.created) == 1
         # What had come when a connection broke may be lost with it: then it is asked for again.
         positions = [position or 0 for position in provider.received.resumed]
@@ -124,27 +183,43 @@ async def test_it_may_break_again_and_again(tmp_path: Path) -> None:
         assert positions == sorted(positions)
 
 
+@pytest.mark.req("M65", "M66")
+@pytest.mark.parametrize("broken_at", [1, 3, 7])
+async def test_an_answer_that_begins_anew_instead_is_shown_once(
+    tmp_path: Path, broken_at: int, talk: Talk
+) -> None:
+    breaks = [Serve(events=broken_at, hold=True), Serve(anew=True)]
+    async with KeepingProvider(talk.api, [talk.answer], breaks) as provider:
+        async with talking(tmp_path, talk, provider) as app:
+            run = await _cut_when_bound(app, provider)
+            assert (await run.result()).text == TEXT
+            assert await attempts(run) == [(1, State.COMMITTED, talk.api.handle)]
+            kinds = [type(event).__name__ async for event in run.events()]
+            assert "Withdrawn" not in kinds
+        assert provider.received.resumed == [broken_at - 1]
+
+
 @pytest.mark.req("M65", "M77", "M88")
 async def test_a_process_that_dies_in_mid_stream_leaves_an_answer_that_the_next_one_reads(
-    tmp_path: Path,
+    tmp_path: Path, talk: Talk
 ) -> None:
     weather = Weather()
     script = [Serve(events=4, hold=True)]
-    async with KeepingProvider([ASKS, ANSWER], script) as provider:
-        async with talking(tmp_path, provider, [weather.function]) as app:
+    async with KeepingProvider(talk.api, [talk.asks, talk.answer], script) as provider:
+        async with talking(tmp_path, talk, provider, [weather.function]) as app:
             chat = await app.create()
             run = await chat.send("Weather?")
             await asyncio.wait_for(provider.held.wait(), WAIT_S)
             await _seen(run)
             _bury(app)
         assert weather.ran == []
-        async with talking(tmp_path, provider, [weather.function]) as app:
+        async with talking(tmp_path, talk, provider, [weather.function]) as app:
             chat = await app.conversation(chat.id)
             again = await chat.run(run.id)
             assert (await again.result()).text == TEXT
             assert await attempts(again) == [
-                (1, State.COMMITTED, HANDLE),
-                (2, State.COMMITTED, HANDLE),
+                (1, State.COMMITTED, talk.api.handle),
+                (2, State.COMMITTED, talk.api.handle),
             ]
             assert [m.text for m in await chat.line() if m.role.value == "assistant"] == [
                 "I look.",
@@ -195,17 +270,19 @@ def _bury(app: Antiphon) -> None:
     store.submit = buried  # type: ignore[method-assign,assignment]
 
 
-async def test_an_engine_that_is_closed_in_mid_stream_leaves_it_too(tmp_path: Path) -> None:
-    async with KeepingProvider([ANSWER], [Serve(events=4, hold=True)]) as provider:
-        async with talking(tmp_path, provider) as app:
+async def test_an_engine_that_is_closed_in_mid_stream_leaves_it_too(
+    tmp_path: Path, talk: Talk
+) -> None:
+    async with KeepingProvider(talk.api, [talk.answer], [Serve(events=4, hold=True)]) as provider:
+        async with talking(tmp_path, talk, provider) as app:
             chat = await app.create()
             run = await chat.send("Weather?")
             await _seen(run)
-        async with talking(tmp_path, provider) as app:
+        async with talking(tmp_path, talk, provider) as app:
             chat = await app.conversation(chat.id)
             again = await chat.run(run.id)
             assert (await again.result()).text == TEXT
-            assert await attempts(again) == [(1, State.COMMITTED, HANDLE)]
+            assert await attempts(again) == [(1, State.COMMITTED, talk.api.handle)]
         assert len(provider.received.created) == 1
 
 
@@ -213,38 +290,40 @@ async def test_an_engine_that_is_closed_in_mid_stream_leaves_it_too(tmp_path: Pa
 
 
 @pytest.mark.req("M66")
-async def test_what_is_not_streamed_again_is_found_whole(tmp_path: Path) -> None:
+async def test_what_is_not_streamed_again_is_found_whole(tmp_path: Path, talk: Talk) -> None:
     async with KeepingProvider(
-        [ANSWER], [Serve(events=5, hold=True), *[Serve(status=400)] * 2]
+        talk.api, [talk.answer], [Serve(events=5, hold=True), *[Serve(status=400)] * 2]
     ) as provider:
-        provider.states = [response("in_progress"), response("completed", message(TEXT))]
-        async with talking(tmp_path, provider) as app:
+        provider.states = [talk.running, talk.whole]
+        async with talking(tmp_path, talk, provider) as app:
             run = await _cut_when_bound(app, provider)
             assert (await run.result()).text == TEXT
-            assert await attempts(run) == [(1, State.COMMITTED, HANDLE)]
+            assert await attempts(run) == [(1, State.COMMITTED, talk.api.handle)]
         assert (provider.received.retrieved, len(provider.received.created)) == (2, 1)
 
 
 @pytest.mark.parametrize("how", ["streamed", "retrieved"])
 async def test_a_response_that_has_failed_meanwhile_is_known_to_have_ended(
-    tmp_path: Path, how: str
+    tmp_path: Path, talk: Talk, how: str
 ) -> None:
     script = [Serve(events=2, hold=True), *([Serve(status=400)] if how == "retrieved" else [])]
-    async with KeepingProvider([FAILED], script) as provider:
-        provider.states = [response("failed", error={"code": "server_error", "message": "Oh."})]
-        async with talking(tmp_path, provider, resend_after_unknown=Resend.NEVER) as app:
+    async with KeepingProvider(talk.api, [talk.fails], script) as provider:
+        provider.states = [talk.failed]
+        async with talking(tmp_path, talk, provider, resend_after_unknown=Resend.NEVER) as app:
             run = await _cut_when_bound(app, provider)
             problem = await failure(run)
-            assert (type(problem), problem.code) == (ProviderFailed, "server_error")
-            assert await attempts(run) == [(1, State.CLOSED, HANDLE)]
+            assert (type(problem), problem.code) == (ProviderFailed, talk.code)
+            assert await attempts(run) == [(1, State.CLOSED, talk.api.handle)]
         assert len(provider.received.created) == 1
 
 
 async def test_after_a_proven_end_the_process_that_saw_the_cut_may_ask_once_more(
-    tmp_path: Path,
+    tmp_path: Path, talk: Talk
 ) -> None:
-    async with KeepingProvider([FAILED, ANSWER], [Serve(events=2, hold=True)]) as provider:
-        async with talking(tmp_path, provider) as app:
+    async with KeepingProvider(
+        talk.api, [talk.fails, talk.answer], [Serve(events=2, hold=True)]
+    ) as provider:
+        async with talking(tmp_path, talk, provider) as app:
             run = await _cut_when_bound(app, provider)
             assert (await run.result()).text == TEXT
             assert [(g, s) for g, s, _ in await attempts(run)] == [
@@ -255,22 +334,24 @@ async def test_after_a_proven_end_the_process_that_saw_the_cut_may_ask_once_more
         assert first == second
 
 
-async def test_an_answer_that_is_not_kept_any_more_is_lost(tmp_path: Path) -> None:
+async def test_an_answer_that_is_not_kept_any_more_is_lost(tmp_path: Path, talk: Talk) -> None:
     async with KeepingProvider(
-        [ANSWER], [Serve(events=3, hold=True), Serve(status=404)]
+        talk.api, [talk.answer], [Serve(events=3, hold=True), Serve(status=404)]
     ) as provider:
-        async with talking(tmp_path, provider, resend_after_unknown=Resend.NEVER) as app:
+        async with talking(tmp_path, talk, provider, resend_after_unknown=Resend.NEVER) as app:
             run = await _cut_when_bound(app, provider)
             assert isinstance(await failure(run), OutcomeUnknown)
             assert [s for _, s, _ in await attempts(run)] == [State.CLOSED]
         assert provider.received.resumed == [2]
 
 
-async def test_what_nobody_answers_for_is_settled_by_its_deadline(tmp_path: Path) -> None:
+async def test_what_nobody_answers_for_is_settled_by_its_deadline(
+    tmp_path: Path, talk: Talk
+) -> None:
     script = [Serve(events=3, hold=True)]
-    async with KeepingProvider([ANSWER], script, then=Serve(status=503)) as provider:
+    async with KeepingProvider(talk.api, [talk.answer], script, then=Serve(status=503)) as provider:
         async with talking(
-            tmp_path, provider, deadline_s=0.5, resend_after_unknown=Resend.NEVER
+            tmp_path, talk, provider, deadline_s=0.5, resend_after_unknown=Resend.NEVER
         ) as app:
             run = await _cut_when_bound(app, provider)
             assert isinstance(await failure(run), OutcomeUnknown)
@@ -282,10 +363,12 @@ async def test_what_nobody_answers_for_is_settled_by_its_deadline(tmp_path: Path
 # Who does not ask.
 
 
-async def test_a_response_in_the_foreground_is_never_asked_after(tmp_path: Path) -> None:
-    async with KeepingProvider([ANSWER], [Serve(events=3)]) as provider:
+async def test_a_response_in_the_foreground_is_never_asked_after(
+    tmp_path: Path, talk: Talk
+) -> None:
+    async with KeepingProvider(talk.api, [talk.answer], [Serve(events=3)]) as provider:
         async with talking(
-            tmp_path, provider, background=False, resend_after_unknown=Resend.NEVER
+            tmp_path, talk, provider, background=False, resend_after_unknown=Resend.NEVER
         ) as app:
             run = await (await app.create()).send("Weather?")
             assert isinstance(await failure(run), OutcomeUnknown)
@@ -297,9 +380,11 @@ async def test_a_response_in_the_foreground_is_never_asked_after(tmp_path: Path)
 
 @pytest.mark.req("M66")
 @pytest.mark.parametrize("script", [[Serve(events=3, hold=True)], [Serve(events=3, hold=True), Serve(events=1, hold=True)]], ids=["sent", "resumed"])  # fmt: skip
-async def test_a_cancel_stops_the_provider_too(tmp_path: Path, script: list[Serve]) -> None:
-    async with KeepingProvider([ANSWER], script) as provider:
-        async with talking(tmp_path, provider) as app:
+async def test_a_cancel_stops_the_provider_too(
+    tmp_path: Path, talk: Talk, script: list[Serve]
+) -> None:
+    async with KeepingProvider(talk.api, [talk.answer], script) as provider:
+        async with talking(tmp_path, talk, provider) as app:
             run = await (await app.create()).send("Weather?")
             for _ in script:
                 await asyncio.wait_for(provider.held.wait(), WAIT_S)

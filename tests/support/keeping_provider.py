@@ -1,7 +1,8 @@
 """A provider that works in the background and keeps what came of it, on loopback.
 
 It implements the four calls that there are: create, stream again from an event on, retrieve,
-cancel. It generates once for each create, whoever listens, and counts what it received.
+cancel. It generates once for each create, whoever listens, and counts what it received. Which
+API it speaks is a value.
 """
 
 from __future__ import annotations
@@ -11,13 +12,67 @@ import contextlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Protocol, Self
 from urllib.parse import parse_qs, urlsplit
 
+from tests.support.interactions_stream import interaction
 from tests.support.responses_stream import response
 
-HANDLE = "resp_1"
 EVENTS = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+
+
+class Api(Protocol):
+    """Where an API's calls go, and how its events are named."""
+
+    path: str
+    handle: str
+    behind: str
+    """The option that names the event to go on behind."""
+
+    def named(self, number: int, event: dict[str, Any]) -> bytes:
+        """Return event `number` of an answer as it is sent."""
+
+    def number(self, name: str) -> int:
+        """Return which event `name` is."""
+
+    def canceled(self) -> dict[str, Any]:
+        """Return what a cancel is answered with."""
+
+
+class Responses:
+    """OpenAI: events have a number."""
+
+    path = "/v1/responses"
+    handle = "resp_1"
+    behind = "starting_after"
+
+    def named(self, number: int, event: dict[str, Any]) -> bytes:
+        data = json.dumps({**event, "sequence_number": number})
+        return f"event: {event['type']}\ndata: {data}\n\n".encode()
+
+    def number(self, name: str) -> int:
+        return int(name)
+
+    def canceled(self) -> dict[str, Any]:
+        return response("cancelled")
+
+
+class Interactions:
+    """Google: events have a name that only the provider can read."""
+
+    path = "/v1beta/interactions"
+    handle = "v1_1"
+    behind = "last_event_id"
+
+    def named(self, number: int, event: dict[str, Any]) -> bytes:
+        data = json.dumps({**event, "event_id": f"ev/{number}=&"})
+        return f"event: {event['event_type']}\ndata: {data}\n\n".encode()
+
+    def number(self, name: str) -> int:
+        return int(name.removeprefix("ev/").removesuffix("=&"))
+
+    def canceled(self) -> dict[str, Any]:
+        return interaction("cancelled")
 
 
 @dataclass(slots=True)
@@ -29,11 +84,13 @@ class Serve:
         status: Answered instead, where it is not 200.
         hold: The connection stays open behind those events, until the client leaves or the
             test says `let_go`.
+        anew: Whoever asks to go on gets all of the answer, from its beginning.
     """
 
     events: int | None = None
     status: int = 200
     hold: bool = False
+    anew: bool = False
 
 
 @dataclass(slots=True)
@@ -51,6 +108,7 @@ class KeepingProvider:
 
     def __init__(
         self,
+        api: Api,
         answers: Sequence[list[dict[str, Any]]],
         serves: Iterable[Serve] = (),
         then: Serve | None = None,
@@ -60,7 +118,8 @@ class KeepingProvider:
         self.let_go = asyncio.Event()
         self.told_to_stop = asyncio.Event()
         self.states: list[dict[str, Any]] = []  # what a retrieval says, one after the other
-        self._answers = [_numbered(events) for events in answers]
+        self._api = api
+        self._answers = [[api.named(n, e) for n, e in enumerate(events)] for events in answers]
         self._serves = list(serves)
         self._then = then or Serve()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -107,17 +166,17 @@ class KeepingProvider:
     ) -> None:
         parts = urlsplit(target)
         asked = parse_qs(parts.query)
-        if (method, parts.path) == ("POST", "/v1/responses"):
+        if (method, parts.path) == ("POST", self._api.path):
             self.received.created.append(json.loads(body))
             await self._stream(-1, reader, writer)
             return
-        assert parts.path.startswith(f"/v1/responses/{HANDLE}"), target
+        assert parts.path.startswith(f"{self._api.path}/{self._api.handle}"), target
         if method == "POST" and parts.path.endswith("/cancel"):
             self.received.canceled += 1
             self.told_to_stop.set()
-            await _whole(writer, 200, response("cancelled"))
+            await _whole(writer, 200, self._api.canceled())
         elif asked.get("stream") == ["true"]:
-            after = [int(value) for value in asked.get("starting_after", [])]
+            after = [self._api.number(name) for name in asked.get(self._api.behind, [])]
             self.received.resumed.append(after[0] if after else None)
             await self._stream(after[0] if after else -1, reader, writer)
         else:
@@ -132,7 +191,8 @@ class KeepingProvider:
         if serve.status != 200:
             await _whole(writer, serve.status, {"error": {"message": "No.", "code": None}})
             return
-        events = self._answers[len(self.received.created) - 1][after + 1 :]
+        first = 0 if serve.anew else after + 1
+        events = self._answers[len(self.received.created) - 1][first:]
         sent = events if serve.events is None else events[: serve.events]
         writer.write(EVENTS + b"".join(b"%x\r\n%b\r\n" % (len(e), e) for e in sent))
         if serve.events is None:
@@ -144,17 +204,11 @@ class KeepingProvider:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
             for one in waiting:
                 one.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)
             self.let_go.clear()
             writer.close()
         elif serve.events is not None:
             writer.close()
-
-
-def _numbered(events: list[dict[str, Any]]) -> list[bytes]:
-    return [
-        f"event: {one['type']}\ndata: {json.dumps({**one, 'sequence_number': n})}\n\n".encode()
-        for n, one in enumerate(events)
-    ]
 
 
 def _length(head: bytes) -> int:

@@ -79,8 +79,8 @@ class ResumableReader(Reader, Protocol):
     """A reader that can go on where a connection broke."""
 
     @property
-    def position(self) -> int | None:
-        """The number of the last event that was read whole, or None where none had a number."""
+    def position(self) -> str | None:
+        """The provider's name for the last event that was read whole; None where it had none."""
 
     def reopen(self, content_type: str) -> None:
         """Read on from another body, which begins behind `position`; half an event is forgotten."""
@@ -248,7 +248,7 @@ class Resumable(Protocol):
     Whether it keeps that of a given request, `Adapter.recovery` says.
     """
 
-    def resume(self, policy: Policy, handle: str, *, after: int | None) -> WireRequest:
+    def resume(self, policy: Policy, handle: str, *, after: str | None) -> WireRequest:
         """Return the request for what came behind event `after`, or for all of the answer."""
 
     def query(self, policy: Policy, handle: str) -> WireRequest:

@@ -172,7 +172,7 @@ class Exchange:
         return self._bound
 
     @property
-    def position(self) -> int | None:
+    def position(self) -> str | None:
         """The event behind which it can be read on, or None where it has to be read anew."""
         if isinstance(self._reader, ResumableReader) and not self._assembler.failed:
             return self._reader.position

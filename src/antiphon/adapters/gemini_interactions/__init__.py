@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from antiphon.adapters.base import HttpVerdict, Parsed, Reader
+from antiphon.adapters.base import HttpVerdict, Parsed, ResumableReader
 from antiphon.adapters.gemini import errors
-from antiphon.adapters.gemini_interactions import parse, read
+from antiphon.adapters.gemini_interactions import handles, parse, read
 from antiphon.adapters.gemini_interactions.profile import (
     INTERACTIONS,
     WIRE_FACTS,
@@ -21,7 +21,7 @@ from antiphon.adapters.gemini_interactions.render import StepsLine
 from antiphon.core.digests import NO_KEY, digest
 from antiphon.core.findings import Finding
 from antiphon.core.ids import ConversationId
-from antiphon.core.manifest import Policy, ToolDeclaration
+from antiphon.core.manifest import Policy, ToolDeclaration, WireRequest
 from antiphon.core.profile import Profile, with_facts
 from antiphon.core.recovery import Rung
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
@@ -44,8 +44,6 @@ class GeminiInteractions:
     """
 
     version: Final = VERSION
-    recovery: Final = (Rung.CONNECTION, Rung.DEADLINE)
-    closing_ends: Final = True
     name: Final = INTERACTIONS.name
 
     def __init__(self, facts: Mapping[str, object] | None = None) -> None:
@@ -54,6 +52,10 @@ class GeminiInteractions:
         self._stated = {name: value for name, value in facts.items() if name not in WIRE_FACTS}
         self.profile: Final = with_facts(INTERACTIONS, self._stated)
         self._wire = with_wire_facts(Wire(), spelling)
+        background = self._wire.background
+        first = Rung.HANDLE if background else Rung.CONNECTION
+        self.recovery: Final = (first, Rung.DEADLINE)
+        self.closing_ends: Final = not background
         stored = msgspec.json.encode((VERSION, self.profile, self._wire), order="deterministic")
         self.digest: Final = digest(NO_KEY, "adapter", stored)
 
@@ -75,9 +77,21 @@ class GeminiInteractions:
             self.profile, {name: v for name, v in known.items() if name not in self._stated}
         )
 
-    def reader(self, content_type: str, limits: Limits = DEFAULT_LIMITS) -> Reader:
+    def reader(self, content_type: str, limits: Limits = DEFAULT_LIMITS) -> ResumableReader:
         """Return a reader for an answer of this content type, no larger than `limits`."""
         return read.Reader(content_type, limits)
+
+    def resume(self, policy: Policy, handle: str, *, after: str | None) -> WireRequest:
+        """Return the request for what came behind event `after`, or for all of the answer."""
+        return handles.resume(self._wire, policy, handle, after)
+
+    def query(self, policy: Policy, handle: str) -> WireRequest:
+        """Return the request for the answer as it stands."""
+        return handles.query(self._wire, policy, handle)
+
+    def cancel(self, policy: Policy, handle: str) -> WireRequest:
+        """Return the request to stop."""
+        return handles.cancel(self._wire, policy, handle)
 
     def classify(
         self, status: int, headers: Mapping[str, str], body: bytes, now_ms: int

@@ -13,7 +13,9 @@ from antiphon.errors import InvalidInput
 
 Json: TypeAlias = dict[str, object]
 
-OWN_FIELDS: Final = frozenset({"model", "input", "system_instruction", "tools", "stream"})
+OWN_FIELDS: Final = frozenset(
+    {"model", "input", "system_instruction", "tools", "stream", "background"}
+)
 OWN_CONFIG: Final = frozenset({"max_output_tokens", "temperature"})
 WORDS: Final = {"required": "any", "none": "none"}
 
@@ -25,6 +27,9 @@ def head(
 ) -> tuple[list[bytes], list[Mapping]]:
     """Return the members of the body up to its system text, and what had to be mapped for them.
 
+    What the provider works on in the background it has to keep; only what is streamed is worked
+    on there.
+
     Raises:
         InvalidInput: `bad_option`: an extra field that has a setting of its own, or is no object;
             `unsupported_parameter`: this wire cannot ask for one call at a time.
@@ -32,7 +37,13 @@ def head(
     clash = OWN_FIELDS & policy.extra.keys()
     if clash:
         raise _bad(f"extra.{min(clash)}")
-    fields: Json = {"model": policy.model, "store": wire.store, "stream": policy.stream}
+    background = wire.background and policy.stream
+    if background and bytes(policy.extra.get("store", b"true")) != b"true":
+        raise _bad("extra.store", "What is worked on in the background has to be stored.")
+    store = wire.store or background
+    fields: Json = {"model": policy.model, "store": store, "stream": policy.stream}
+    if background:
+        fields["background"] = True
     fields |= sorted(policy.extra.items())
     config = _config(policy, offers=bool(tools))
     if config:

@@ -37,10 +37,13 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         store: Whether the provider keeps the interaction. It does where nobody says.
+        background: Whether the provider works on when the connection is gone, and keeps the
+            answer: then what was cut is asked after by its handle.
         key_header: The header that the key goes into.
     """
 
     store: bool = False
+    background: bool = False
     key_header: str = "x-goog-api-key"
 
     def url(self, endpoint: str) -> str:

@@ -2,7 +2,8 @@
 
 An answer is made of numbered steps, each with a start and a stop; the interaction has ended with
 `interaction.completed`, whose status is the finish. What an event is stands in its data. Thoughts
-go back as the steps that they are, and so does what the provider did by itself.
+go back as the steps that they are, and so does what the provider did by itself. A stream that
+was taken up again goes on inside a step; one that begins anew instead is skipped to where it broke.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from antiphon.core.deltas import (
     TextDelta,
     Usage,
 )
-from antiphon.core.wire.body import EVENT_STREAM
+from antiphon.core.wire.body import EVENT_STREAM, Body
 from antiphon.core.wire.events import Event
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
 
@@ -49,6 +50,9 @@ STATUS: Final[Mapping[str, Meaning]] = {
     "failed": Meaning.ERROR,
     "cancelled": Meaning.ERROR,
 }
+
+RUNNING: Final = frozenset({"queued", "in_progress", "idle"})
+"""Statuses of an interaction that was asked for before it had ended."""
 
 SILENT: Final = frozenset({"text_annotation_delta"})
 """Deltas that add nothing to what a step says."""
@@ -70,12 +74,14 @@ class _Interaction(msgspec.Struct):
     steps: list[msgspec.Raw] | None = None
     usage: Any = None
     error: Any = None
+    errors: list[Any] | None = None
 
 
 class _Event(msgspec.Struct):
     """Any event of a stream: its fields are those of its type."""
 
     event_type: str = ""
+    event_id: str | None = None
     index: int = 0
     interaction: _Interaction | None = None
     step: msgspec.Raw = msgspec.Raw(b"{}")
@@ -135,10 +141,24 @@ class Reader(AnswerReader):
 
     def __init__(self, content_type: str = EVENT_STREAM, limits: Limits = DEFAULT_LIMITS) -> None:
         super().__init__(content_type, limits)
+        self._last: str | None = None
+        self._sought: str | None = None  # where it broke; nothing that a stream repeats is read
+        self._anew = False  # whether the stream that was asked to go on begins again
         self._handle: str | None = None
         self._model: str | None = None
         self._open: dict[int, _Open] = {}
         self._blocks = 0
+
+    @property
+    def position(self) -> str | None:
+        """The id of the last event that was read whole, or None where it had none."""
+        return self._last
+
+    def reopen(self, content_type: str) -> None:
+        """Read on from another body, which begins behind `position`, at it or with the answer."""
+        self._body = Body(content_type, self._limits)
+        self._sought = self._last
+        self._closed = False
 
     def _event(self, event: Event, deltas: list[Delta]) -> None:
         try:
@@ -154,6 +174,17 @@ class Reader(AnswerReader):
         if event.unterminated:
             deltas.append(Note("unterminated_event"))
         kind = said.event_type or event.name
+        if (
+            self._handle
+            and said.interaction
+            and said.interaction.id not in (None, "", self._handle)
+        ):
+            self._fail(deltas, "malformed_event", "The stream changed to another answer.")
+            return
+        if self._repeats(kind, said.event_id):
+            deltas.append(Note("repeated_event"))
+            return
+        self._last = said.event_id or None
         match kind:
             case "step.delta":
                 self._add(said.index, bytes(said.delta), deltas)
@@ -173,6 +204,17 @@ class Reader(AnswerReader):
             case _:
                 deltas.append(Note("unknown_event"))
 
+    def _repeats(self, kind: str, name: str | None) -> bool:
+        """Say whether an event was read before the connection broke."""
+        if self._sought is None:
+            return False
+        here = name == self._sought
+        self._anew = self._anew or kind == "interaction.created"
+        if here or not self._anew:
+            self._sought, self._anew = None, False
+            return here
+        return True
+
     def _whole(self, data: bytes, deltas: list[Delta]) -> None:
         try:
             said = decode_lenient(_interaction, data)
@@ -185,6 +227,9 @@ class Reader(AnswerReader):
             self._closed = True
             return
         self._opened(said, deltas)
+        if said.status in RUNNING:
+            self._closed = True  # the body ends, and the interaction does not
+            return
         for number, step in enumerate(said.steps or ()):
             self._begin(number, bytes(step), deltas)
             self._stop(number, deltas)
@@ -195,8 +240,8 @@ class Reader(AnswerReader):
     def _opened(self, said: _Interaction, deltas: list[Delta]) -> None:
         self._model = self._model or said.model
         if said.id and said.id != self._handle:
-            deltas.append(Note("handle_changed") if self._handle else Opened(said.id))
-            self._handle = self._handle or said.id
+            self._handle = said.id
+            deltas.append(Opened(said.id))
 
     def _finish(self, said: _Interaction, deltas: list[Delta]) -> None:
         """The interaction is over: its status is the finish."""
@@ -206,6 +251,8 @@ class Reader(AnswerReader):
         self._count(said.usage, deltas)
         if said.status is not None:
             deltas.append(Finished(said.status, STATUS.get(said.status, Meaning.UNKNOWN)))
+        if said.status == "failed" and said.errors:
+            deltas.append(stream_failure(said.errors[0]))
         deltas.append(Ended())
         self._closed = True
 

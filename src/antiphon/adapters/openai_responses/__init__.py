@@ -71,7 +71,7 @@ class OpenAIResponses:
         """Return a reader for an answer of this content type, no larger than `limits`."""
         return read.Reader(content_type, limits)
 
-    def resume(self, policy: Policy, handle: str, *, after: int | None) -> WireRequest:
+    def resume(self, policy: Policy, handle: str, *, after: str | None) -> WireRequest:
         """Return the request for what came behind event `after`, or for all of the answer."""
         return handles.resume(self._wire, policy, handle, after)
 

@@ -12,7 +12,7 @@ STREAM: Final = (("accept", "text/event-stream"),)
 WHOLE: Final = (("accept", "application/json"),)
 
 
-def resume(wire: Wire, policy: Policy, handle: str, after: int | None) -> WireRequest:
+def resume(wire: Wire, policy: Policy, handle: str, after: str | None) -> WireRequest:
     """Return the request for the events behind number `after`, or for all of them."""
     behind = "" if after is None else f"&starting_after={after}"
     url = f"{_url(wire, policy, handle)}?stream=true{behind}"

@@ -179,9 +179,9 @@ class Reader(AnswerReader):
         self._last: int | None = None
 
     @property
-    def position(self) -> int | None:
+    def position(self) -> str | None:
         """The number of the last event that was read whole, or None where none had a number."""
-        return self._last
+        return None if self._last is None else str(self._last)
 
     def reopen(self, content_type: str) -> None:
         """Read on from another body, which begins behind `position`."""
