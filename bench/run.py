@@ -24,12 +24,13 @@ if __name__ == "__main__":
 
 import msgspec
 
-from bench import cold, dialects, durable, histories, streams, throughput
+from bench import cold, dialects, durable, gateway, histories, streams, throughput
 from bench.measure import Figure, note
 from bench.report import page
 
 PARTS: Final[dict[str, Callable[..., AsyncIterator[Figure]]]] = {
     "G3": throughput.figures,
+    "G2 G4 G5 G6 G7 load": gateway.figures,
     "G8 G9 G10": durable.figures,
     "G11": cold.figures,
     "G12 G13": streams.figures,

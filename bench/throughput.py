@@ -43,7 +43,7 @@ async def figures(*, quick: bool) -> AsyncIterator[Figure]:
     rounds, seconds = (2, 0.7) if quick else (5, 3.0)
     async with AsyncExitStack() as stack:
         place = Path(stack.enter_context(TemporaryDirectory(prefix="bench-")))
-        url = await stack.enter_async_context(_upstream())
+        url = await stack.enter_async_context(upstream())
         contestants = {
             "durable": await stack.enter_async_context(_ours(place / "ours.db", url)),
             "not durable": await stack.enter_async_context(_ours(":memory:", url)),
@@ -100,7 +100,7 @@ async def _rate(call: OneCall, seconds: float) -> tuple[float, float]:
 
 
 @asynccontextmanager
-async def _upstream() -> AsyncIterator[str]:
+async def upstream() -> AsyncIterator[str]:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(Path(__file__).with_name("upstream.py")),

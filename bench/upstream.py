@@ -1,13 +1,16 @@
 """A provider with no think time, as a process of its own: `python bench/upstream.py`.
 
 Prints the port that it got and serves OpenAI Chat streams until its standard input ends, with
-as little work as possible, so that what is measured is who asks.
+as little work as possible, so that what is measured is who asks. Under `/COUNTxMS/v1` it says so
+many words with such a pause between two; under `/COUNTx0same/v1` the same word all the time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
+from functools import cache
 from pathlib import Path
 
 if __name__ == "__main__":
@@ -17,12 +20,24 @@ from bench.provider import chat_text
 from bench.talk import words
 
 ANSWER_DELTAS = 8
+CHUNKED = (
+    b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+)
 
 
 def _answer() -> bytes:
     body = b"".join(chat_text([" " + words(1) for _ in range(ANSWER_DELTAS)]))
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
     return head % len(body) + body
+
+
+PACED = re.compile(rb"/(\d+)x(\d+)(same)?/")
+
+
+@cache
+def _paced(count: int, same: bool) -> tuple[bytes, ...]:
+    pieces = [" word"] * count if same else [" " + words(1) for _ in range(count)]
+    return tuple(b"%x\r\n%s\r\n" % (len(event), event) for event in chat_text(pieces))
 
 
 class Upstream(asyncio.Protocol):
@@ -45,7 +60,23 @@ class Upstream(asyncio.Protocol):
             if len(self._held) < whole:
                 return
             self._held = self._held[whole:]
-            self._transport.write(self._answer)
+            paced = PACED.search(head[: head.find(b"\r\n")])
+            if paced is None:
+                self._transport.write(self._answer)
+            else:
+                events = _paced(int(paced[1]), paced[3] is not None)
+                self._transport.write(CHUNKED)
+                self._say(events, 0, int(paced[2]) / 1000)
+
+    def _say(self, events: tuple[bytes, ...], at: int, pause_s: float) -> None:
+        """Say one event and come back for the next; all at once where there is no pause."""
+        if not pause_s or at == len(events) - 1:
+            self._transport.write(b"".join(events[at:]) + b"0\r\n\r\n")
+            return
+        self._transport.write(events[at])
+        if not self._transport.is_closing():
+            loop = asyncio.get_running_loop()
+            loop.call_later(pause_s, self._say, events, at + 1, pause_s)
 
 
 async def main() -> None:
