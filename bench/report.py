@@ -41,6 +41,12 @@ What is missed is missed for these reasons, and none of them is a surprise waiti
 - **G9, bytes.** Within the goal, above the aim: a turn touches some fifteen trees (the ledger, the
   manifests, the indexes behind each invariant), and SQLite writes whole pages. With checkpoints
   counted in, which copy every page once more, the distance to the bare floor is smaller.
+- **G2 and G4, the server under load and its first word.** Two flushed commits stand before a byte
+  leaves: the run with its input, so that an acknowledgement is true whatever happens, and the
+  dispatch. On a machine whose disk is shared they take most of the time to the first word, and
+  what a whole answer costs in Python takes the rest. LiteLLM's figures are from a quiet machine.
+- **G5, CPU of a delta.** Each is decoded, checked, kept as preview and told to its reader by number;
+  a relay that only passes bytes on needs a good half of that.
 - **G3, throughput.** Durability costs little, since commits are shared and our own work is
   what limits us; beside a bare HTTP client with four rows a call we are several times dearer.
 """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from urllib.parse import quote
 
 from antiphon.core.ids import RunId
 from antiphon.core.records import RunStatus
@@ -113,3 +114,35 @@ async def test_a_deleted_conversation_is_found_by_nothing_and_what_worked_in_it_
         assert (await server.client.get(f"{ROOT}/conversations")).json["data"] == []
         row = await server.engine.world.store.find_run(RunId(run["id"]))
         assert (row.status, row.error_code) == (RunStatus.CANCELED, "deleted")
+
+
+async def test_words_are_found_in_titles_and_texts_and_mean_only_themselves(
+    tmp_path: Path,
+) -> None:
+    provider = ScriptedProvider(says("Das Boot ist voll."), says("船在哪里?"))
+    async with served(tmp_path / "a.db", provider) as server:
+        names = [await server.conversation() for _ in range(3)]
+        for name, text in zip(names, ('100 % "sure"', "in\nlines"), strict=False):
+            await server.send(name, text)
+            await server.idle(name)
+        await server.client.ask("PATCH", f"{ROOT}/conversations/{names[2]}", {"title": "A_b"})
+
+        async def found(words: str) -> list[int]:
+            told = await server.client.get(f"{ROOT}/conversations?q={quote(words)}")
+            return sorted(names.index(one["id"]) for one in told.json["data"])
+
+        for words, expected in (
+            ("boot", [0]),
+            ("船在", [1]),
+            ('% "s', [0]),
+            ("a_B", [2]),
+            ("a%b", []),
+            ("axb", []),
+            ("n\nl", [1]),
+            ("\\", []),
+            ("text", []),
+        ):
+            assert await found(words) == expected, words
+        tree = (await server.client.get(f"{ROOT}/conversations/{names[0]}/tree")).json
+        await server.client.ask("DELETE", f"{ROOT}/messages/{tree['messages'][1]['id']}")
+        assert await found("boot") == []

@@ -39,10 +39,12 @@ class View:
         return row.tenant == self.principal.tenant
 
     async def conversations(
-        self, *, limit: int, before: ConversationId | None
+        self, *, limit: int, before: ConversationId | None, words: str | None = None
     ) -> list[Conversation]:
-        """Return the tenant's conversations, last changed first."""
-        return await self._store.conversations(self.principal.tenant, limit=limit, before=before)
+        """Return the tenant's conversations, last changed first; with `words` those that hold them."""
+        return await self._store.conversations(
+            self.principal.tenant, limit=limit, before=before, words=words
+        )
 
     async def run(self, run: str) -> Run:
         """Return the row. Raises `NotFound`."""

@@ -81,9 +81,14 @@ class Store(Protocol):
         """Return the row. Raises `NotFound`."""
 
     async def conversations(
-        self, tenant: TenantId, *, limit: int = 50, before: ConversationId | None = None
+        self,
+        tenant: TenantId,
+        *,
+        limit: int = 50,
+        before: ConversationId | None = None,
+        words: str | None = None,
     ) -> list[Conversation]:
-        """Return conversations by last change, newest first."""
+        """Return conversations by last change, newest first; with `words` those that hold them."""
 
     async def sessions(self, conversation: ConversationId) -> list[Session]:
         """Return the sessions in their order."""

@@ -43,8 +43,9 @@ class NewHead(Body, frozen=True, kw_only=True):
 
 
 class Listing(Query, frozen=True, kw_only=True):
-    """Which conversations."""
+    """Which conversations; with `q` those whose title, or a text in which, holds these words."""
 
+    q: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     cursor: ConversationId | None = None
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
 
@@ -94,7 +95,7 @@ async def _list(request: Request) -> Response:
     """List conversations, last changed first."""
     query = queried(request, Listing)
     view = view_of(request)
-    rows = await view.conversations(limit=query.limit + 1, before=query.cursor)
+    rows = await view.conversations(limit=query.limit + 1, before=query.cursor, words=query.q)
     page = rows[: query.limit]
     return answer(Page(data=page, cursor=page[-1].id if len(rows) > len(page) else None))
 

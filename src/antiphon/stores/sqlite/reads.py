@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -119,10 +119,24 @@ def deletions_at(
     return _deleted(db, number(db, conversation), revision)
 
 
+_HOLDS: Final = r"""
+AND (c.title LIKE :words ESCAPE '\' OR EXISTS (
+  SELECT 1 FROM message AS m, json_each(CAST(m.blocks AS TEXT)) AS b
+  WHERE m.place BETWEEN c.number << 32 AND (c.number << 32) + 4294967295
+  AND NOT EXISTS (SELECT 1 FROM deletion AS d WHERE d.message = m.place)
+  AND json_extract(b.value, '$.text') LIKE :words ESCAPE '\'))
+"""
+"""The title holds the words, or a text that was said and not deleted. It reads what it searches."""
+
+
 def conversations(
-    db: sqlite3.Connection, tenant: TenantId, limit: int, before: ConversationId | None
+    db: sqlite3.Connection,
+    tenant: TenantId,
+    limit: int,
+    before: ConversationId | None,
+    words: str | None = None,
 ) -> list[Conversation]:
-    """Return the tenant's conversations, last changed first."""
+    """Return the tenant's conversations, last changed first; with `words` those that hold them."""
     bound = (1 << 62, 0)
     if before is not None:
         found = db.execute(
@@ -133,11 +147,26 @@ def conversations(
             raise NotFound("There is no such conversation.", at=before)
         bound = found
     rows = db.execute(
-        CONVERSATION + "WHERE c.tenant = ? AND (c.updated_ms, c.number) < (?, ?) AND NOT c.deleted "
-        "ORDER BY c.updated_ms DESC, c.number DESC LIMIT ?",
-        (tenant, *bound, limit),
+        CONVERSATION
+        + "WHERE c.tenant = :tenant AND (c.updated_ms, c.number) < (:ms, :number) AND NOT c.deleted "
+        + (_HOLDS if words else "")
+        + "ORDER BY c.updated_ms DESC, c.number DESC LIMIT :limit",
+        {
+            "tenant": tenant,
+            "ms": bound[0],
+            "number": bound[1],
+            "limit": limit,
+            "words": _containing(words or ""),
+        },
     ).fetchall()
     return [_conversation(db, row) for row in rows]
+
+
+def _containing(words: str) -> str:
+    """Return the pattern of what holds `words`, each sign of which means itself."""
+    for sign in ("\\", "%", "_"):
+        words = words.replace(sign, f"\\{sign}")
+    return f"%{words}%"
 
 
 def sessions(db: sqlite3.Connection, conversation: ConversationId) -> list[Session]:

@@ -183,10 +183,17 @@ class SqliteStore:
         return await self._readers.read(lambda db: reads.conversation(db, conversation))
 
     async def conversations(
-        self, tenant: TenantId, *, limit: int = 50, before: ConversationId | None = None
+        self,
+        tenant: TenantId,
+        *,
+        limit: int = 50,
+        before: ConversationId | None = None,
+        words: str | None = None,
     ) -> list[Conversation]:
-        """Return conversations by last change, newest first."""
-        return await self._readers.read(lambda db: reads.conversations(db, tenant, limit, before))
+        """Return conversations by last change, newest first; with `words` those that hold them."""
+        return await self._readers.read(
+            lambda db: reads.conversations(db, tenant, limit, before, words)
+        )
 
     async def sessions(self, conversation: ConversationId) -> list[Session]:
         """Return the sessions in their order."""
