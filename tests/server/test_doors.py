@@ -153,7 +153,17 @@ async def test_an_illegal_history_is_refused_with_its_place_and_nothing_is_sent(
 
 @pytest.mark.parametrize(
     ("more", "at_field"),
-    [({"n": 2}, "n"), ({"messages": "hi"}, "messages"), ({"tools": "x"}, "tools")],
+    [
+        ({"n": 2}, "n"),
+        ({"messages": "hi"}, "messages"),
+        ({"tools": "x"}, "tools"),
+        ({"max_tokens": "x"}, "max_tokens"),
+        ({"max_completion_tokens": 2.5}, "max_completion_tokens"),
+        ({"max_tokens": 10**25}, "max_output_tokens"),
+        ({"logprobs": True}, "logprobs"),
+        ({"modalities": ["text", "audio"]}, "modalities"),
+        ({"functions": [{"name": "x"}]}, "functions"),
+    ],
 )
 async def test_what_cannot_be_honoured_is_refused_by_its_name(
     at: Door, more: dict[str, Any], at_field: str
@@ -161,6 +171,7 @@ async def test_what_cannot_be_honoured_is_refused_by_its_name(
     with pytest.raises(openai.BadRequestError) as caught:
         await at.client.chat.completions.create(**{"model": "rehearsal", "messages": HI, **more})
     assert caught.value.param == at_field
+    assert not at.provider.requests
 
 
 async def test_an_unknown_model_is_404_with_the_names_there_are(at: Door) -> None:
@@ -263,6 +274,44 @@ async def test_a_message_is_streamed_with_its_calls(
     assert text.text == "Look: "
     assert call.type == "tool_use"
     assert (call.id, call.name, call.input) == ("c1", "weather", {"city": "Oslo"})
+
+
+async def test_options_are_said_in_the_words_of_the_models_own_dialect(
+    at: Door, claude: anthropic.AsyncAnthropic
+) -> None:
+    at.provider.scripts = [says("Fine.")]
+    await claude.messages.create(
+        model="rehearsal",
+        max_tokens=100,
+        messages=HI,
+        stop_sequences=["END"],
+        extra_body={"top_p": 0.5},
+        thinking={"type": "disabled"},
+        metadata={"user_id": "u1"},
+    )
+    sent = json.loads(at.provider.bodies[0])
+    assert (sent["stop"], sent["top_p"]) == (["END"], 0.5)
+    assert not sent.keys() & {"stop_sequences", "thinking", "metadata"}
+
+
+@pytest.mark.parametrize(
+    ("more", "at_field"),
+    [
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking"),
+        ({"top_k": 3}, "top_k"),
+        ({"max_tokens": "x"}, "max_tokens"),
+    ],
+)
+async def test_an_option_that_the_models_dialect_has_no_word_for_is_refused_not_sent(
+    at: Door, claude: anthropic.AsyncAnthropic, more: dict[str, Any], at_field: str
+) -> None:
+    with pytest.raises(anthropic.BadRequestError) as caught:
+        await claude.messages.create(
+            model="rehearsal", max_tokens=2000, messages=HI, extra_body=more
+        )
+    body: Any = caught.value.body
+    assert body["error"]["at"] == at_field
+    assert not at.provider.requests
 
 
 async def test_an_illegal_message_is_refused_in_anthropics_shape(

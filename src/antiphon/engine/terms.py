@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import msgspec
 
@@ -14,6 +15,9 @@ from antiphon.core.records import RunOptions
 from antiphon.engine.texts import storable
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput
+
+MOST_TOKENS: Final = 2**31 - 1
+"""Larger numbers have no place in a store, and no provider has such a limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +39,8 @@ async def terms(world: World, tenant: TenantId, ask: Ask) -> Terms:
 
     Raises:
         NotFound: `model_not_found`.
-        InvalidInput: Text that cannot be stored; `tool_name_conflict`: a tool of the caller's has
-            the name of another one that runs here.
+        InvalidInput: `bad_option`: more tokens than any answer has; text that cannot be stored;
+            `tool_name_conflict`: a tool of the caller's has the name of another one that runs here.
     """
     for tool in ask.tools:
         ours = world.functions.get(tool.name)
@@ -46,6 +50,12 @@ async def terms(world: World, tenant: TenantId, ask: Ask) -> Terms:
                 code="tool_name_conflict",
                 at=tool.name,
             )
+    if (ask.max_output_tokens or 0) > MOST_TOKENS:
+        raise InvalidInput(
+            f"An answer has at most {MOST_TOKENS} tokens.",
+            code="bad_option",
+            at="max_output_tokens",
+        )
     model = world.settings.models.get(ask.model)
     key = await world.store.tenant_key(tenant)
     tools = ask.tools or tuple(f.declaration for f in world.functions.values())

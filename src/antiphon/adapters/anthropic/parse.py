@@ -370,7 +370,9 @@ def _policy(request: Mapping[str, object]) -> Policy:
         value = fields[name]
         if value is not None and (not isinstance(value, expected) or isinstance(value, bool)):
             raise InvalidInput(
-                f"This option is not {type_name(value)}.", code="wrong_shape", at=name
+                f"This option is not {type_name(value)}.",
+                code="wrong_shape",
+                at="max_tokens" if name == "max_output_tokens" else name,
             )
     if not isinstance(fields["stream"], bool):
         raise InvalidInput("This option is true or false.", code="wrong_shape", at="stream")

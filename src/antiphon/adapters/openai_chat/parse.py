@@ -316,7 +316,7 @@ class _Reader:
 
 def _policy(request: Mapping[str, object]) -> Policy:
     """Return the options of a request. Those without a setting of ours are passed on as they are."""
-    limits = (request.get(name) for name in ("max_completion_tokens", "max_tokens"))
+    limit = next((name for name in LIMITS if request.get(name) is not None), LIMITS[0])
     extra = {k: v for k, v in request.items() if k not in POLICY_FIELDS and v is not None}
     choice = request.get("tool_choice")
     match choice:
@@ -330,7 +330,7 @@ def _policy(request: Mapping[str, object]) -> Policy:
             pass
     fields = {
         "model": request.get("model") or "",
-        "max_output_tokens": next((limit for limit in limits if limit is not None), None),
+        "max_output_tokens": request.get(limit),
         "tool_choice": choice,
         "parallel_tool_calls": request.get("parallel_tool_calls"),
         "temperature": request.get("temperature"),
@@ -341,10 +341,15 @@ def _policy(request: Mapping[str, object]) -> Policy:
         expected = POLICY_TYPES.get(name)
         if expected is not None and value is not None and (not isinstance(value, expected)):
             raise InvalidInput(
-                f"This option is not {type_name(value)}.", code="wrong_shape", at=name
+                f"This option is not {type_name(value)}.",
+                code="wrong_shape",
+                at=limit if name == "max_output_tokens" else name,
             )
     return Policy(**fields)  # type: ignore[arg-type]  # each was checked just above
 
+
+LIMITS: Final = ("max_completion_tokens", "max_tokens")
+"""Most tokens of the answer, by its newer and its older name; the newer one counts."""
 
 POLICY_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
     "model": str,

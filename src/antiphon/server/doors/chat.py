@@ -8,6 +8,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from antiphon.adapters.openai_chat.dialects import OPENAI
 from antiphon.adapters.openai_chat.parse import parse
 from antiphon.adapters.openai_chat.write import ChatWriter
 from antiphon.errors import InvalidInput
@@ -32,6 +33,10 @@ USUAL: Final[dict[str, object]] = {
 """What these fields are when they are left out; not every dialect has a word for it."""
 
 
+UNTOLD: Final = ("logprobs", "top_logprobs", "modalities", "audio", "functions", "function_call")
+"""What asks for an answer in a form that this door does not tell."""
+
+
 class Chat(msgspec.Struct, frozen=True, kw_only=True):
     """A request, as far as it is described here; any field of OpenAI's own may stand beside."""
 
@@ -52,8 +57,15 @@ async def _create(request: Request) -> Response:
     told = {k: v for k, v in body.items() if k not in OURS and USUAL.get(k, ...) != v}
     if told.get("n", 1) != 1:
         raise InvalidInput("One answer is made at a time.", code="unsupported_parameter", at="n")
+    for name in UNTOLD:
+        if told.get(name) is not None:
+            raise InvalidInput(
+                "An answer of this kind is not told here. Leave it out.",
+                code="unsupported_parameter",
+                at=name,
+            )
     options = told.get("stream_options") or {}
-    turn = await begun(request, parse(told), stored=body.get("store") is True)
+    turn = await begun(request, parse(told), OPENAI.profile.name, stored=body.get("store") is True)
     writer = ChatWriter(
         f"chatcmpl-{turn.run.id}",
         turn.run.options.model,

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from antiphon.adapters.anthropic.parse import parse
+from antiphon.adapters.anthropic.profile import ANTHROPIC
 from antiphon.adapters.anthropic.write import MessagesWriter
 from antiphon.server.body import decoded
 from antiphon.server.doors.turn import begun, streamed, whole
@@ -18,6 +19,10 @@ PATH: Final = "/v1/messages"
 
 OURS: Final = ("metadata", "service_tier")
 """Fields that say nothing to the model: they are ours to keep or to leave."""
+
+
+USUAL: Final[dict[str, object]] = {"thinking": {"type": "disabled"}}
+"""What these fields are when they are left out; not every dialect has a word for it."""
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,8 +41,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
 async def _create(request: Request) -> Response:
     """Answer a message, in one piece or as events."""
     body = await decoded(request, dict[str, Any])
-    told = {k: v for k, v in body.items() if k not in OURS}
-    turn = await begun(request, parse(told), stored=False)
+    told = {k: v for k, v in body.items() if k not in OURS and USUAL.get(k, ...) != v}
+    turn = await begun(request, parse(told), ANTHROPIC.name, stored=False)
     writer = MessagesWriter(f"msg_{turn.run.id}", turn.run.options.model)
     if body.get("stream"):
         return streamed(request, turn, writer)

@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response as HttpResponse
 
-from antiphon.adapters import registry
+from antiphon.adapters import options, registry
 from antiphon.adapters.base import Ending, Parsed, Writer
 from antiphon.core.asking import Ask
 from antiphon.core.blocks import Block, Message, Role, Status, ToolCall, block_id
@@ -20,6 +20,7 @@ from antiphon.core.events import Preview
 from antiphon.core.keys import Right
 from antiphon.core.records import Conversation, Run, Runner, RunStatus
 from antiphon.engine.engine import Engine
+from antiphon.engine.models import Model
 from antiphon.engine.responding import Opening, begin, foreseen, placed
 from antiphon.engine.terms import Terms, terms
 from antiphon.errors import InvalidInput, OutcomeUnknown, SequenceRejected
@@ -60,8 +61,8 @@ class Turn:
         await self.engine.cancel(self.run.conversation, self.run.id, reason=reason)
 
 
-async def begun(request: Request, parsed: Parsed, *, stored: bool) -> Turn:
-    """Return the run that a request started, or that its first sending had started.
+async def begun(request: Request, parsed: Parsed, form: str, *, stored: bool) -> Turn:
+    """Return the run that a request of this form started, or that its first sending had started.
 
     Raises:
         AntiphonError: The request is refused: nothing was sent, and nothing is recorded.
@@ -78,7 +79,8 @@ async def begun(request: Request, parsed: Parsed, *, stored: bool) -> Turn:
             )
         if any(m.role in (Role.SYSTEM, Role.DEVELOPER) for m in parsed.messages):
             principal.require(Right.INSTRUCT)
-        kept = await terms(engine.world, principal.tenant, _ask(parsed))
+        ask = _ask(parsed, form, engine.world.settings.models.get(parsed.policy.model or None))
+        kept = await terms(engine.world, principal.tenant, ask)
         row = foreseen(engine, principal.tenant)
         nodes = _nodes(engine, row, parsed)
         await _check(engine, row, kept, nodes, parsed)
@@ -93,8 +95,12 @@ async def begun(request: Request, parsed: Parsed, *, stored: bool) -> Turn:
     return Turn(engine=engine, run=run, handle=handle, lasting=key.brought)
 
 
-def _ask(parsed: Parsed) -> Ask:
+def _ask(parsed: Parsed, form: str, model: Model) -> Ask:
+    """Return what is asked of `model`, its options in the words of the model's own dialect."""
     policy = parsed.policy
+    extra, _ = options.translate(
+        policy, form, registry.form_of(model.profile), registry.options_of(model.profile)
+    )
     return Ask(
         model=policy.model or None,
         instructions=policy.instructions,
@@ -103,7 +109,7 @@ def _ask(parsed: Parsed) -> Ask:
         parallel_tool_calls=policy.parallel_tool_calls,
         temperature=policy.temperature,
         max_output_tokens=policy.max_output_tokens,
-        extra=policy.extra,
+        extra=extra,
     )
 
 
