@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from antiphon.engine.settings import Settings
 from antiphon.server.serving import listen, serve
 from tests.server.stage import ROOT, Served, served
@@ -76,6 +78,21 @@ async def test_a_body_is_refused_as_soon_as_it_is_too_large_said_or_not(tmp_path
             assert (told.status, told.json["error"]["code"]) == (413, "body_too_large")
         fits = await server.client.ask("POST", path, raw=b'{"title": "' + b"x" * 400 + b'"}')
         assert fits.status == 201
+
+
+async def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_fault_of_ours(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with served(tmp_path / "a.db", settings=small()) as server:
+        async with listening(server) as (_, writer):
+            writer.write(
+                b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
+                b'content-type: application/json\r\ncontent-length: 99\r\n\r\n{"messages": ['
+            )
+            await writer.drain()
+        counted = (await server.client.get("/metrics")).body.decode()
+    assert 'route="/v1/chat/completions",status="400"} 1' in counted
+    assert not [line for line in caplog.records if line.message == "fault"]
 
 
 async def test_a_body_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -291,13 +291,17 @@ class Faults:
             if started:
                 raise Broken from None
             await fault(scope, error)(scope, receive, send)
+        except ClientDisconnect:
+            # In the middle of its request: nothing was begun, and nobody reads the answer.
+            told = InvalidInput("The request broke off.", code="request_broken_off")
+            await fault(scope, told)(scope, receive, send)
         except Exception as error:  # noqa: BLE001 - the outermost frame: a bug is a 500 and a line in the log
             if not isinstance(error, Broken):
                 _note(error, scope)
             if started:
                 raise Broken from None
-            told = InternalError("A fault of ours; the log has it under this request's id.")
-            await fault(scope, told)(scope, receive, send)
+            ours = InternalError("A fault of ours; the log has it under this request's id.")
+            await fault(scope, ours)(scope, receive, send)
 
 
 class Broken(Exception):

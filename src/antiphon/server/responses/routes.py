@@ -17,8 +17,7 @@ from antiphon.core.keys import Right
 from antiphon.core.ledger import result_of
 from antiphon.core.records import RunStatus
 from antiphon.engine.engine import Engine
-from antiphon.errors import InvalidInput
-from antiphon.server.body import Query, answer, decoded, engine_of, queried
+from antiphon.server.body import Query, answer, decoded, engine_of, misfit, queried
 from antiphon.server.endpoints import Endpoint
 from antiphon.server.principals import principal_of
 from antiphon.server.responses.beginning import begun, counted
@@ -80,7 +79,7 @@ def _retrieval(request: Request) -> Retrieve:
     try:
         query = msgspec.convert(given, Retrieve, strict=False)
     except msgspec.ValidationError as error:
-        told = InvalidInput(f"{error}.", code="bad_query")
+        told = misfit(error)
     else:
         return query
     raise told

@@ -66,16 +66,16 @@ def add_messages(tx: Transaction, command: AddMessages) -> Conversation | Denied
     if c.active_operation is not None:
         return Denied("conversation_busy")
     added: list[MessageId] = []
-    later = {message.id for message in command.messages}
+    later = {message.id for message in command.messages}  # what stands here or behind
     for message in command.messages:
-        later.discard(message.id)
         stored = tx.message(c, message.id)
         if stored is None:
-            _no_circle(tx, c, message, later | {message.id})
+            _no_circle(tx, c, message, later)
             insert_message(tx, c, message)
             added.append(message.id)
         elif not same_message(tx, c, stored, message):
             return Denied("message_id_conflict")
+        later.discard(message.id)
     events: list[DurableEvent] = []
     if added:
         _advance(tx, c, command.now_ms)
