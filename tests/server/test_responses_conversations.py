@@ -16,6 +16,12 @@ HISTORY: list[Any] = [
     {"role": "user", "content": "I am Bo."},
     {"role": "assistant", "content": "Hi, Bo."},
 ]
+ASKED: dict[str, Any] = {
+    "type": "function_call",
+    "call_id": "c1",
+    "name": "look",
+    "arguments": "{}",
+}
 
 
 @pytest.mark.req("M91")
@@ -113,6 +119,9 @@ async def test_items_for_a_conversation_at_work_are_refused(tmp_path: Path) -> N
         ([{"role": "nobody", "content": "x"}], "role_unsupported", "input[0]"),
         ([{"role": "user", "content": 7}], "malformed_item", "input[0].content"),
         ([{"type": "item_reference", "id": "msg_1"}], "unsupported_parameter", "input[0]"),
+        ([*HISTORY, output("c1", "wet")], "orphan_tool_result", "input[2]"),
+        ([ASKED, ASKED], "duplicate_call_id", "input[1]"),
+        ([ASKED, {"role": "user", "content": "Well?"}], "missing_tool_result", "input[0]"),
     ],
 )
 async def test_what_is_no_item_is_refused_at_its_place(
@@ -122,6 +131,31 @@ async def test_what_is_no_item_is_refused_at_its_place(
         with pytest.raises(openai.BadRequestError) as caught:
             await d.client.conversations.create(items=items)
         assert error_of(caught.value) == (400, code, at.replace("input", "items"))
+
+
+@pytest.mark.req("M34")
+async def test_items_that_no_model_could_ever_be_sent_do_not_spoil_a_conversation(
+    tmp_path: Path,
+) -> None:
+    async with door(tmp_path / "a.db", says("Fine.")) as d:
+        made = await d.client.conversations.create(items=HISTORY)
+        with pytest.raises(openai.BadRequestError) as caught:
+            await d.client.conversations.items.create(made.id, items=[output("c1", "wet")])  # type: ignore[list-item]
+        assert error_of(caught.value) == (400, "orphan_tool_result", "items[0]")
+        assert (await d.say("And now?", conversation=made.id)).status == "completed"
+
+
+async def test_a_call_and_its_output_may_be_added_one_after_the_other(tmp_path: Path) -> None:
+    async with door(tmp_path / "a.db", says("Wet.")) as d:
+        made = await d.client.conversations.create(items=HISTORY)
+        for item in (ASKED, output("c1", "wet")):
+            await d.client.conversations.items.create(made.id, items=[item])  # type: ignore[list-item]
+        with pytest.raises(openai.BadRequestError) as caught:
+            await d.client.conversations.items.create(made.id, items=[output("c1", "dry")])  # type: ignore[list-item]
+        assert caught.value.code == "duplicate_tool_result"
+        await d.say("How is it?", conversation=made.id)
+        roles = [m["role"] for m in d.provider.messages()]
+        assert roles == ["user", "assistant", "assistant", "tool", "user"]
 
 
 async def test_a_compacted_line_is_sent_as_its_summary_and_no_forgery_is(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ of them is. A request that is a repetition finds what the first one began.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
 
-from antiphon.core.blocks import Message, Status, ToolResult
+from antiphon.core.blocks import Message, Status, ToolResult, block_id
 from antiphon.core.commands import (
     AddMessages,
     Command,
@@ -99,6 +99,25 @@ def placed(
         nodes.append(node)
         parent = node.id
     return tuple(nodes)
+
+
+def places_of(
+    nodes: Sequence[Message], said: Sequence[Message], places: Mapping[str, str]
+) -> Mapping[str, str]:
+    """Return where in its request each message and block of `nodes` stands.
+
+    Args:
+        nodes: As `placed` made them.
+        said: What they were made of, with ids that are places of the request.
+        places: Of blocks whose place is not their id.
+    """
+    found: dict[str, str] = {}
+    for node, message in zip(nodes, said, strict=True):
+        found[node.id] = places.get(message.id, message.id)
+        for order in range(len(node.blocks)):
+            own = block_id(message.id, order)
+            found[block_id(node.id, order)] = places.get(own, own)
+    return found
 
 
 async def begin(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 from msgspec import Meta
@@ -9,6 +10,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
+from antiphon.adapters.base import Parsed
 from antiphon.adapters.openai_responses.parse import parse
 from antiphon.core.blocks import Message, Role
 from antiphon.core.commands import (
@@ -22,11 +24,12 @@ from antiphon.core.findings import Finding
 from antiphon.core.ids import MessageId
 from antiphon.core.keys import Right
 from antiphon.core.records import Conversation
+from antiphon.core.rules import LineChecker
 from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
 from antiphon.engine.engine import Engine
 from antiphon.engine.refusals import refusal
-from antiphon.engine.responding import foreseen, placed
+from antiphon.engine.responding import foreseen, placed, places_of
 from antiphon.engine.texts import storable
 from antiphon.errors import NotFound, SequenceRejected
 from antiphon.server.body import Body, answer, decoded, engine_of, queried
@@ -76,8 +79,10 @@ async def _create(request: Request) -> Response:
         session=row.session,
         metadata=tuple((new.metadata or {}).items()),
     )
-    messages = _said(request, new.items or [])
-    nodes = placed(engine, row, None, messages)
+    nodes: tuple[Message, ...] = ()
+    if new.items:
+        parsed = _said(request, new.items)
+        nodes = _checked(placed(engine, row, None, parsed.messages), parsed)
     await _done(engine, create, *_added(engine, row, nodes))
     return answer(_resource(await engine.world.store.conversation(row.id)))
 
@@ -113,9 +118,13 @@ async def _add_items(request: Request) -> Response:
     row = await view_of(request).conversation(request.path_params["conversation"])
     new = await decoded(request, NewItems)
     engine = engine_of(request)
-    messages = _said(request, new.items)
-    parent = last_closed_point(await _line(engine, row))
-    nodes = placed(engine, row, parent, messages)
+    parsed = _said(request, new.items)
+    line = await _line(engine, row)
+    if not _goes_on(line, parsed.messages):
+        closed = last_closed_point(line)
+        line = line[: next((n + 1 for n, m in enumerate(line) if m.id == closed), 0)]
+    parent = line[-1].id if line else None
+    nodes = _checked(placed(engine, row, parent, parsed.messages), parsed, line)
     await _done(engine, *_added(engine, row, nodes))
     items = await all_items(engine, row, nodes)
     return answer(page_of(items, Listing(order="asc", limit=100)))
@@ -157,14 +166,12 @@ async def _item(request: Request) -> tuple[Conversation, Message, Json]:
     return row, message, found
 
 
-def _said(request: Request, items: list[Any]) -> tuple[Message, ...]:
+def _said(request: Request, items: list[Any]) -> Parsed:
     """Return items as messages, where whoever asks may say them.
 
     Raises:
         SequenceRejected: One of them cannot be an item at all.
     """
-    if not items:
-        return ()
     parsed = parse({"input": items})
     if parsed.findings:
         raise SequenceRejected([_here(f) for f in parsed.located(parsed.findings)])
@@ -172,7 +179,42 @@ def _said(request: Request, items: list[Any]) -> tuple[Message, ...]:
         raise unsupported(place.replace("input", "items", 1))
     if any(m.role in (Role.SYSTEM, Role.DEVELOPER) for m in parsed.messages):
         principal_of(request).require(Right.INSTRUCT)
-    return parsed.messages
+    return parsed
+
+
+def _goes_on(line: Sequence[Message], messages: Sequence[Message]) -> bool:
+    """Return whether the first of the items is the output of a call that ends the line."""
+    if not line or not messages or messages[0].role is not Role.TOOL:
+        return False
+    newest = next((m for m in reversed(line) if m.role is not Role.TOOL), None)
+    asked = {call.call_id for call in newest.calls} if newest is not None else set()
+    return any(result.call_id in asked for result in messages[0].results)
+
+
+def _checked(
+    nodes: tuple[Message, ...], parsed: Parsed, line: Sequence[Message] = ()
+) -> tuple[Message, ...]:
+    """Return `nodes`, where a model may still be sent the line that ends in them.
+
+    Calls at its very end may be open: their outputs can come with the next items.
+
+    Raises:
+        SequenceRejected: No later item could make the line legal.
+    """
+    places = places_of(nodes, parsed.messages, parsed.places)
+    checker = LineChecker()
+    for message in (*line, *nodes):
+        checker.feed(message)
+    end = next((n.id for n in reversed(nodes) if n.role is not Role.TOOL), None)
+    findings = [
+        _here(replace(finding, at=places[finding.at]))
+        for finding in checker.finish()
+        if finding.at in places
+        and not (finding.code == "missing_tool_result" and finding.at == end)
+    ]
+    if findings:
+        raise SequenceRejected(findings)
+    return nodes
 
 
 def _here(finding: Finding) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, Awaitable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -14,14 +14,14 @@ from starlette.responses import Response as HttpResponse
 from antiphon.adapters import options, registry
 from antiphon.adapters.base import Ending, Parsed, Writer
 from antiphon.core.asking import Ask
-from antiphon.core.blocks import Block, Message, Role, Status, ToolCall, block_id
+from antiphon.core.blocks import Block, Message, Role, Status, ToolCall
 from antiphon.core.deltas import Usage
 from antiphon.core.events import Preview
 from antiphon.core.keys import Right
 from antiphon.core.records import Conversation, Run, Runner, RunStatus
 from antiphon.engine.engine import Engine
 from antiphon.engine.models import Model
-from antiphon.engine.responding import Opening, begin, foreseen, placed
+from antiphon.engine.responding import Opening, begin, foreseen, placed, places_of
 from antiphon.engine.terms import Terms, terms
 from antiphon.errors import InvalidInput, OutcomeUnknown, SequenceRejected
 from antiphon.handles.events import CallsWaiting, Committed, Ended, RunEvent, Unknown, Withdrawn
@@ -146,22 +146,12 @@ async def _check(
     try:
         line.finish()
     except SequenceRejected as error:
-        places = _places(nodes, parsed)
+        places = places_of(nodes, parsed.messages, parsed.places)
         findings = [
             msgspec.structs.replace(finding, at=places.get(finding.at, finding.at))
             for finding in error.findings
         ]
         raise SequenceRejected(findings) from None
-
-
-def _places(nodes: tuple[Message, ...], parsed: Parsed) -> Mapping[str, str]:
-    found: dict[str, str] = {}
-    for node, message in zip(nodes, parsed.messages, strict=True):
-        found[node.id] = message.id
-        for order in range(len(node.blocks)):
-            own = block_id(message.id, order)
-            found[block_id(node.id, order)] = parsed.places.get(own, own)
-    return found
 
 
 async def _events(turn: Turn) -> AsyncGenerator[RunEvent, None]:

@@ -17,7 +17,7 @@ from antiphon.core.keys import Right
 from antiphon.core.records import Response
 from antiphon.core.tree import line as visible
 from antiphon.engine.engine import Engine
-from antiphon.engine.responding import Moved, Opening, begin, bring, placed
+from antiphon.engine.responding import Moved, Opening, begin, bring, placed, places_of
 from antiphon.engine.terms import Terms, terms
 from antiphon.errors import Conflict, InvalidInput, SequenceRejected
 from antiphon.server.body import engine_of
@@ -155,7 +155,7 @@ async def _begun_on(
     if outputs and ground.waiting is None and ground.answered is not None:
         parent = ground.answered.id
     nodes = placed(engine, ground.row, parent, said)
-    places = _places(nodes, rest, parsed.places)
+    places = places_of(nodes, rest, parsed.places)
     if outputs and ground.waiting is not None:
         results = [result for result, _ in outputs]
         return await bring(engine, ground.row, opening, kept, ground.waiting, results, nodes)
@@ -190,19 +190,6 @@ def _input(message: Message) -> Message:
     if message.role in (Role.ASSISTANT, Role.TOOL):
         return message
     return msgspec.structs.replace(message, status=Status.PENDING)
-
-
-def _places(
-    nodes: Sequence[Message], parsed: Sequence[Message], places: Mapping[str, str]
-) -> dict[str, str]:
-    """Return where in the request each block of the nodes stands."""
-    found: dict[str, str] = {}
-    for node, message in zip(nodes, parsed, strict=True):
-        found[node.id] = places.get(message.id, message.id)
-        for order in range(len(node.blocks)):
-            own = block_id(message.id, order)
-            found[block_id(node.id, order)] = places.get(own, own)
-    return found
 
 
 def _check_options(kept: Terms) -> None:
