@@ -22,11 +22,11 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.crash.program import SCENARIOS  # found once the root is on the path
 from tests.crash.proof import Lives, broken
 
-RECOVERY = tuple(
-    f"{when} {what} #1"
-    for what in ("Lose", "End", "EndRun", "ClaimRun", "LoseCall", "PlaceRun", "Prepare+Accept")
-    for when in ("before", "after")
+POINTS = (
+    *("Lose", "End", "EndRun", "ClaimRun", "LoseCall", "PlaceRun", "Prepare+Accept"),
+    *("StartCall", "FinishCall", "ApproveCall", "ResumeRun", "effect of light", "effect of pay"),
 )
+RECOVERY = tuple(f"{when} {what} #1" for what in POINTS for when in ("before", "after"))
 
 
 def plan(points: dict[str, list[str]], chance: random.Random) -> Iterator[tuple[str, ...]]:

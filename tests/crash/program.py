@@ -21,11 +21,14 @@ from typing import Any, Final
 import msgspec
 
 import antiphon
+from antiphon.core.blocks import Text
 from antiphon.core.ids import MessageId, OperationId, RunId
 from antiphon.core.manifest import ToolDeclaration
+from antiphon.core.records import Approval, Call, CallState, Runner
 from antiphon.engine.explain import exact_request
 from antiphon.engine.models import Model, Models
 from antiphon.engine.settings import Settings
+from tests.crash.effects import functions
 from tests.crash.hooks import Killer, install
 
 WAIT_S: Final = 60.0
@@ -84,6 +87,11 @@ class Talk:
                 return event
         raise AssertionError(f"the run ended without {kind.__name__}")
 
+    async def approve(self, run: antiphon.RunHandle, call: str) -> antiphon.RunHandle:
+        """Let a call run; it may do so from the moment that we begin to say it."""
+        self.note("approving", call=call)
+        return await run.approve(call)
+
     async def cancel(self, run: antiphon.RunHandle) -> None:
         """Cancel a run; that is acknowledged when this returns."""
         await run.cancel("user")
@@ -99,6 +107,13 @@ async def text(talk: Talk) -> None:
 async def tool(talk: Talk) -> None:
     """A question that needs a tool with an effect outside."""
     await talk.result(await talk.send("Ring the bell.", "q1"))
+
+
+async def tools(talk: Talk) -> None:
+    """Three calls at once; then one that the ledger answers, and one that waits for our word."""
+    run = await talk.send("Do all of it.", "q1")
+    waiting = await talk.first(run, antiphon.CallsWaiting)
+    await talk.result(await talk.approve(run, waiting.calls[-1].call_id))
 
 
 async def client(talk: Talk) -> None:
@@ -178,12 +193,13 @@ async def tree(talk: Talk) -> None:
 
 SCENARIOS: Final[dict[str, Callable[[Talk], Awaitable[None]]]] = {
     scenario.__name__: scenario
-    for scenario in (text, tool, client, stop, stop_call, refused, cut, failed, queue, tree)
+    for scenario in (text, tool, tools, client, stop, stop_call, refused, cut, failed, queue, tree)
 }
 
 FIRST: Final = {
     "text": "Name a tree.",
     "tool": "Ring the bell.",
+    "tools": "Do all of it.",
     "client": "What is on the list?",
     "stop": "Tell a long tale.",
     "stop_call": "What is on the list?",
@@ -203,16 +219,26 @@ async def come_back(talk: Talk) -> dict[str, Any]:
     repeated = await talk.chat.send(FIRST[talk._config.scenario], message="q1")
     talk.note("repeated", run=repeated.id)
     await _settle(talk)
-    before = await _told(talk)
-    for run in before["runs"]:
-        if run["status"] == "waiting":
-            open_calls = [c["id"] for c in run["calls"] if c["state"] in ("PENDING", "UNKNOWN")]
-            handle = await talk.chat.run(RunId(run["id"]))
-            await handle.answer(dict.fromkeys(open_calls, "told later"))
-    await _settle(talk)
+    told = before = await _told(talk)
+    while waiting := [run for run in told["runs"] if run["status"] == "waiting"]:
+        for run in waiting:
+            await _go_on(talk, run)
+        await _settle(talk)
+        told = await _told(talk)
     follow_up = await talk.chat.send(FOLLOW_UP)
     await _settle(talk)
     return {**await _told(talk), "recovered": before, "follow_up": follow_up.id}
+
+
+async def _go_on(talk: Talk, run: dict[str, Any]) -> None:
+    """Bring what a run waits for: our word, or what became of its calls."""
+    handle = await talk.chat.run(RunId(run["id"]))
+    for call in run["calls"]:
+        if call["lacks"] == "word":
+            await talk.approve(handle, call["id"])
+    results = {call["id"]: "told later" for call in run["calls"] if call["lacks"] == "result"}
+    if results:
+        await handle.answer(results)
 
 
 async def _settle(talk: Talk) -> None:
@@ -252,7 +278,7 @@ async def _told(talk: Talk) -> dict[str, Any]:
                 "end_code": run.end_code,
                 "operations": operations,
                 "newest": newest,
-                "calls": [{"id": c.call_id, "state": c.state, "code": c.code} for c in told.calls],
+                "calls": [_call(call) for call in told.calls],
             }
         )
     return {
@@ -277,26 +303,33 @@ async def _told(talk: Talk) -> dict[str, Any]:
     }
 
 
-async def live(config: Config) -> None:
+def _call(call: Call) -> dict[str, Any]:
+    theirs = call.state is CallState.PENDING and call.runner is Runner.CLIENT
+    asks = call.state is CallState.PENDING and call.approval is Approval.NEEDED
+    return {
+        "id": call.call_id,
+        "name": call.name,
+        "state": call.state,
+        "code": call.code,
+        "key": call.idempotency_key,
+        "lacks": "word" if asks else "result" if theirs or call.state == "UNKNOWN" else None,
+        "reused": call.reused_from,
+        "text": "".join(part.text for part in call.content if isinstance(part, Text)),
+    }
+
+
+async def live(config: Config, killer: Killer) -> None:
     """Live once."""
-    effects = config.path("effects.jsonl")
-
-    def ring(times: int) -> str:
-        with effects.open("a", encoding="utf-8") as file:
-            file.write(f"{times}\n")
-        return "rung"
-
     model = Model(name="m", profile="openai-chat", model="m", base_url=config.base_url)
     settings = Settings(
         retry_base_s=0.0,
         cancel_grace_s=0.0,
         models=Models(named={"m": model}, default="m"),
     )
-    schema = {"type": "object", "properties": {"times": {"type": "integer"}}}
-    bell = antiphon.Function(name="ring", run=ring, parameters=schema)
+    ours = functions(config.path("effects.jsonl"), killer)
     reading = ToolDeclaration(name="read_list")
-    ask = antiphon.Ask(model="m", tools=(bell.declaration, reading))
-    async with antiphon.open(config.path("talk.db"), settings=settings, functions=[bell]) as app:
+    ask = antiphon.Ask(model="m", tools=(*(one.declaration for one in ours), reading))
+    async with antiphon.open(config.path("talk.db"), settings=settings, functions=ours) as app:
         chat = await app.latest(ask=ask) or await app.create(ask=ask)
         talk = Talk(app, chat, config)
         if not config.returning:
@@ -308,9 +341,10 @@ async def live(config: Config) -> None:
 
 def once(config: Config) -> int:
     """Live once and return the exit code; does not return if the config says where to die."""
-    install(Killer(config.kill, config.path("trace.txt")))
+    killer = Killer(config.kill, config.path("trace.txt"))
+    install(killer)
     try:
-        asyncio.run(asyncio.wait_for(live(config), WAIT_S))
+        asyncio.run(asyncio.wait_for(live(config, killer), WAIT_S))
     except BaseException:  # noqa: BLE001  # the last frame of a forked child
         traceback.print_exc()
         return 1

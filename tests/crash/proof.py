@@ -20,12 +20,22 @@ from typing import Any, Final, Self
 import msgspec
 
 from tests.cases.chat_rules import objections
+from tests.crash.effects import AGAIN, OWN_WORDS
 from tests.crash.program import FOLLOW_UP, Config
 from tests.support.upstream_process import ROOT, UpstreamProcess
 
 KILLED: Final = -signal.SIGKILL
 IN_FLIGHT: Final = {"DISPATCHING", "SENT", "STREAMING", "UNKNOWN"}
 CALL: Final = {"id": "call_1", "name": "ring", "arguments": {"times": 3}}
+AT_ONCE: Final = [
+    {"id": "call_3", "name": "charge", "arguments": {"cents": 500}},
+    {"id": "call_4", "name": "light", "arguments": {"on": True}},
+    {"id": "call_5", "name": "count", "arguments": {}},
+]
+THEN: Final = [
+    {"id": "call_6", "name": "charge", "arguments": {"cents": 500}},
+    {"id": "call_7", "name": "pay", "arguments": {"cents": 900}},
+]
 READ: Final = {"id": "call_2", "name": "read_list", "arguments": {}}
 
 
@@ -37,8 +47,10 @@ def _says(last: str, number: int, text: str, *, hold: bool = False) -> dict[str,
 
 def script(*, holding: bool) -> list[dict[str, Any]]:
     """Return what the upstream says; in the first life one answer is held for ever."""
-    asks = [{"call": CALL}, {"finish": "tool_calls"}]
-    reads = [{"call": READ}, {"finish": "tool_calls"}]
+    asks, reads, at_once, then = (
+        [*({"call": call} for call in calls), {"finish": "tool_calls"}]
+        for calls in ([CALL], [READ], AT_ONCE, THEN)
+    )
     whole = _says("", 8, "I am back.")["answers"][0]
     return [
         _says("Name a tree.", 1, "Alder."),
@@ -46,11 +58,14 @@ def script(*, holding: bool) -> list[dict[str, Any]]:
         _says("Name a herb.", 3, "Thyme."),
         _says("rung", 4, "It rang."),
         _says("salt", 5, "Salt."),
+        _says("paid", 10, "All done."),
         _says("told later", 6, "I see."),
         _says("Tell a long tale.", 7, "The end.", hold=holding),
         _says(FOLLOW_UP, 9, "Well."),
         {"last": "Ring the bell.", "answers": [asks]},
         {"last": "What is on the list?", "answers": [reads]},
+        {"last": "Do all of it.", "answers": [at_once]},
+        {"last": "counted", "answers": [then]},
         {"last": "Are you busy?", "answers": [[{"status": 503, "code": "overloaded"}], whole]},
         {"last": "Are you there?", "answers": [[{"text": "PARTIAL-0 "}, {"cut": True}], whole]},
         {"last": "May I?", "answers": [[{"status": 403, "code": "no_you_may_not"}]]},
@@ -69,7 +84,7 @@ class Evidence:
         attempts: Operation to the state of its newest attempt, as stored at the death.
         calls: Call to its state, as stored at the death.
         notes: What the client remembers as acknowledged.
-        effects: How often the tool had its effect.
+        effects: What the tools did, in order: which, and under which key.
         report: What the program found when it came back.
     """
 
@@ -82,7 +97,7 @@ class Evidence:
     attempts: dict[str, str]
     calls: dict[str, str]
     notes: list[dict[str, Any]]
-    effects: int
+    effects: list[dict[str, str]]
     report: dict[str, Any]
     log: str
 
@@ -140,10 +155,7 @@ class Lives:
         returning = msgspec.structs.replace(config, returning=True)
         for point in (*recoveries, None):
             exits.append(self._live(msgspec.structs.replace(returning, kill=point)))  # noqa: PERF401
-        report, effects, notes = folder / "report.json", folder / "effects.jsonl", []
-        if (folder / "notes.jsonl").exists():
-            lines = (folder / "notes.jsonl").read_text(encoding="utf-8").splitlines()
-            notes = [json.loads(line) for line in lines]
+        report = folder / "report.json"
         found = Evidence(
             scenario=scenario,
             kill=kill,
@@ -153,8 +165,8 @@ class Lives:
             received=self._upstream.received(name),
             attempts=attempts,
             calls=calls,
-            notes=notes,
-            effects=len(effects.read_text().splitlines()) if effects.exists() else 0,
+            notes=_lines(folder / "notes.jsonl"),
+            effects=_lines(folder / "effects.jsonl"),
             report=json.loads(report.read_text(encoding="utf-8")) if report.exists() else {},
             log=(folder / "log.txt").read_text(encoding="utf-8"),
         )
@@ -168,6 +180,12 @@ class Lives:
         self._zygote.stdin.write(msgspec.json.encode(config).decode() + "\n")
         self._zygote.stdin.flush()
         return int(self._zygote.stdout.readline())
+
+
+def _lines(file: Path) -> list[dict[str, Any]]:
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 def _stored(db: Path) -> tuple[dict[str, str], dict[str, str]]:
@@ -197,6 +215,7 @@ def broken(e: Evidence) -> list[str]:
         *_of_requests(e),
         *_of_operations(e),
         *_of_acknowledged(e),
+        *_of_effects(e),
         *_of_tools(e),
         *_of_history(e),
     ]
@@ -292,15 +311,38 @@ def _of_acknowledged(e: Evidence) -> Iterator[str]:
         yield f"the first message started {len({*first, *again})} runs"
 
 
+def _of_effects(e: Evidence) -> Iterator[str]:
+    """What may not happen twice does not; what may has one key; nothing is lost and not said so."""
+    calls = {c["key"]: c for run in e.report["runs"] for c in run["calls"]}
+    done = Counter((effect["tool"], effect["key"]) for effect in e.effects)
+    for tool, times in Counter(effect["tool"] for effect in e.effects).items():
+        if times > 1 and tool not in AGAIN:
+            yield f"{tool} was done {times} times"
+    for tool, key in done:
+        if key not in calls or calls[key]["name"] != tool:
+            yield f"{tool} was done under a key of no such call: {key}"
+    approved = {note["call"] for note in e.notes if note["what"] == "approving"}
+    for key, call in calls.items():
+        ran, own = done[call["name"], key], call["text"] in OWN_WORDS
+        if call["reused"] is not None or call["name"] == "read_list":
+            if ran:
+                yield f"{call['id']} is answered from the ledger, and was run"
+        elif own != bool(ran) and not (ran and call["text"] == "told later"):
+            yield f"{call['id']} was run {ran} times, and says {call['text']!r}"
+        if ran and call["name"] == "pay" and call["id"] not in approved:
+            yield f"{call['id']} was run before anybody agreed"
+        if call["id"] == "call_6" and call["reused"] != "call_3":
+            yield "the second charge was not answered with the first"
+
+
 def _of_tools(e: Evidence) -> Iterator[str]:
-    """An effect happens once; a call of unknown fate says so; every call has one result."""
-    if e.effects > 1:
-        yield f"the bell rang {e.effects} times"
+    """A call of unknown fate says so, one that may be run again has been; each has one result."""
     recovered = {c["id"]: c for run in e.report["recovered"]["runs"] for c in run["calls"]}
     # A life between the first and the last may have been told the result before it was killed.
     told_between = len(e.exits) > 2
     for call, state in e.calls.items():
-        if state == "EXECUTING" and recovered[call]["state"] != "UNKNOWN" and not told_between:
+        wanted = "SUCCESS" if recovered[call]["name"] in AGAIN else "UNKNOWN"
+        if state == "EXECUTING" and recovered[call]["state"] != wanted and not told_between:
             yield f"{call} was executing at the death and is then {recovered[call]['state']}"
         if state in ("SUCCESS", "ERROR", "CANCELED") and recovered[call]["state"] != state:
             yield f"{call} had ended in {state} and is then {recovered[call]['state']}"

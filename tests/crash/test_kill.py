@@ -16,6 +16,7 @@ import pytest
 from tests.crash.program import SCENARIOS
 from tests.crash.proof import Lives, broken
 
+LEDGER = ("StartCall", "FinishCall", "ApproveCall", "PlaceResults", "WaitRun", "ResumeRun")
 RECOVERY = ("before Lose #1", "after Lose #1", "before End #1", "after End #1", "before EndRun #1")
 
 
@@ -26,9 +27,9 @@ def lives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
 
 
 @pytest.fixture(scope="module")
-def killed_at() -> set[str]:
-    """Return the names of the points at which some scenario was killed already."""
-    return set()
+def killed_at() -> dict[str, tuple[str, str]]:
+    """Return the names of points, and the scenario that was killed there, at which of them."""
+    return {}
 
 
 def name_of(point: str) -> str:
@@ -39,17 +40,34 @@ def name_of(point: str) -> str:
 @pytest.mark.req("M88", "M89", "M90", "M139")
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_killed_anywhere_it_comes_back_with_nothing_lost_doubled_or_half(
-    lives: Lives, killed_at: set[str], scenario: str
+    lives: Lives, killed_at: dict[str, tuple[str, str]], scenario: str
 ) -> None:
     points = {name_of(point): point for point in reversed(lives.points(scenario))}
     assert points, "the scenario passes no point at all"
     promises: dict[str, list[str]] = {}
-    for name in points.keys() - killed_at:
+    for name in points.keys() - killed_at.keys():
         evidence = lives.evidence(scenario, points[name])
         assert evidence.killed, f"{points[name]} was not reached: {evidence.log[-2000:]}"
         if found := broken(evidence):
             promises[points[name]] = found
-        killed_at.add(name)
+        killed_at[name] = scenario, points[name]
+    assert promises == {}
+
+
+@pytest.mark.req("M34", "M68", "M69", "M89", "M92")
+def test_killed_between_any_two_effects_of_a_tool_turn_nothing_is_done_twice_or_lost_unsaid(
+    lives: Lives, killed_at: dict[str, tuple[str, str]]
+) -> None:
+    passed = lives.points("tools")
+    effects = [point for point in passed if " effect of " in point]
+    assert len(effects) == 8, effects
+    ledger = [point for point in passed if any(word in point for word in LEDGER)]
+    promises: dict[str, list[str]] = {}
+    for point in {*effects, *ledger} - {at for by, at in killed_at.values() if by == "tools"}:
+        evidence = lives.evidence("tools", point)
+        assert evidence.killed, f"{point} was not reached: {evidence.log[-2000:]}"
+        if found := broken(evidence):
+            promises[point] = found
     assert promises == {}
 
 
@@ -82,6 +100,25 @@ def test_the_judge_sees_a_request_that_nobody_recorded(lives: Lives) -> None:
     assert broken(evidence) == []
     evidence.received.append(evidence.received[0].replace(b"tree", b"tray"))
     assert any("recorded nowhere" in found for found in broken(evidence))
+
+
+@pytest.mark.req("M68", "M69")
+def test_the_judge_sees_an_effect_that_came_twice_and_one_that_never_came(lives: Lives) -> None:
+    evidence = lives.evidence("tools", None)
+    assert broken(evidence) == []
+    done = list(evidence.effects)
+    by_tool = {effect["tool"]: effect for effect in done}
+    assert sorted(by_tool) == ["charge", "count", "light", "pay"]
+    for tool in by_tool:
+        evidence.effects = [effect for effect in done if effect["tool"] != tool]
+        assert any("was run 0 times" in found for found in broken(evidence)), tool
+    evidence.effects = [*done, by_tool["light"]]
+    assert broken(evidence) == []
+    for tool in ("charge", "pay"):
+        evidence.effects = [*done, by_tool[tool]]
+        assert f"{tool} was done 2 times" in broken(evidence)
+    evidence.effects = [*done, {**by_tool["light"], "key": "another"}]
+    assert any("a key of no such call" in found for found in broken(evidence))
 
 
 def test_the_upstream_and_the_program_leave_nothing_running(tmp_path: Path) -> None:
