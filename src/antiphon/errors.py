@@ -3,6 +3,7 @@
 AntiphonError
 ├── Refused                a request that must not be made; nothing was sent, nothing changed
 │   ├── SequenceRejected   the history is illegal for its target; holds the findings
+│   ├── Erased             what was asked for was said once, and was erased
 │   ├── InvalidInput       an argument, file or body that cannot be read
 │   ├── NotFound           an id that names nothing here
 │   ├── Unauthorized       nobody whom the server knows is asking
@@ -97,6 +98,13 @@ class NotFound(Refused):
     """An id that names nothing in this store."""
 
     default_code = "not_found"
+    exit_code = 2
+
+
+class Erased(Refused):
+    """What was asked for was said once. It was erased, and nobody can have it any more."""
+
+    default_code = "content_erased"
     exit_code = 2
 
 

@@ -6,9 +6,12 @@ import msgspec
 import pytest
 
 from antiphon.adapters import registry
+from antiphon.adapters.base import render
 from antiphon.core.blocks import Role
+from antiphon.core.manifest import Policy
 from antiphon.core.recovery import Rung
-from antiphon.errors import InvalidInput
+from antiphon.errors import InvalidInput, SequenceRejected
+from tests.support.lines import KEY, line, model, user
 
 CONTRACT = """openai-chat openai-responses anthropic gemini gemini-interactions bedrock deepseek mistral
     qwen-vllm ollama ollama-openai llamacpp groq openrouter azure"""
@@ -70,3 +73,13 @@ def test_on_a_wire_without_handles_or_keys_only_a_closed_connection_or_time_is_p
     adapter = registry.get("openai-chat")
     assert adapter.recovery == (Rung.CONNECTION, Rung.DEADLINE)
     assert adapter.closing_ends
+
+
+@pytest.mark.parametrize("gone", [0, 1])
+@pytest.mark.parametrize("name", registry.available())
+def test_no_dialect_renders_a_line_over_a_message_that_was_erased(name: str, gone: int) -> None:
+    messages = line(user("hello"), model("hi"), user("more"))
+    messages[gone] = msgspec.structs.replace(messages[gone], blocks=(), erased=True)
+    with pytest.raises(SequenceRejected) as caught:
+        render(registry.get(name), messages, Policy(model="m", profile=name), key=KEY)
+    assert (caught.value.code, caught.value.at) == ("content_erased", messages[gone].id)

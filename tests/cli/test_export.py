@@ -87,7 +87,7 @@ def test_a_file_appears_whole_or_not_at_all(place: Place) -> None:
     file = place.folder / "out.jsonl"
     told = place.do("export", "-o", str(file), "--json")
     assert told.code == 0
-    assert told.json == {"file": str(file), "conversations": 1, "messages": 6}
+    assert told.json == {"file": str(file), "conversations": 1, "messages": 6, "erased": 0}
     assert file.read_text(encoding="utf-8") == place.do("export").out
     before = file.read_bytes()
     assert place.do("export", "nothing", "-o", str(file)).code == 2

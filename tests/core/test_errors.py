@@ -19,6 +19,7 @@ HIERARCHY = [
     ("InvalidInput", "Refused", "invalid_input", 2, False),
     ("NotFound", "Refused", "not_found", 2, False),
     ("Unauthorized", "Refused", "unauthorized", 2, False),
+    ("Erased", "Refused", "content_erased", 2, False),
     ("Forbidden", "Refused", "forbidden", 3, False),
     ("Conflict", "Refused", "conflict", 3, False),
     ("ProviderFailed", "AntiphonError", "provider_error", 4, False),

@@ -55,8 +55,11 @@ def one(code: str, at: str, *broken: Message, whole: list[Message], calls: Any =
 DIGEST = arguments_digest(KEY, "look", '{"at":1}')
 SUMMARY: Any = Summary(text="They talked.", scope="op_1")
 
+GONE = msgspec.structs.replace(user(), blocks=(), erased=True)
+
 EXAMPLES = [
     one("empty_sequence", "messages", whole=line(user())),
+    one("content_erased", "m1", GONE, whole=line(user())),
     one(
         "unknown_block_kind",
         "m1.1",

@@ -10,6 +10,7 @@ from antiphon.core.commands import (
     CreateConversation,
     DeleteConversation,
     DeleteResponse,
+    EraseConversation,
     OpenResponse,
     PutContent,
     SetMetadata,
@@ -218,7 +219,7 @@ async def test_what_is_erased_leaves_its_structure_and_nothing_that_was_said(tal
     await talk.do(begin(talk, request=request))
     await talk.answered(calls=("call_1",), then=Then.WAIT)
     await talk.do(talk.finish_call("run_1", "call_1", outside=True))
-    await talk.do(DeleteConversation(**talk.head(), erase=True))
+    await talk.do(EraseConversation(**talk.head(), at_once=False))
     tree = await talk.store.tree(talk.conversation)
     assert [(m.id, m.blocks) for m in tree][:2] == [("m1", ()), ("a1", ())]
     assert {m.blocks for m in tree} == {()}

@@ -64,7 +64,7 @@ ATTACKS = {
     "call_id": """INSERT INTO call SELECT place + 1, run, message, call_id, 1, name, arguments,
         arguments_digest, generation, runner, read_only, idempotent, state, attempt, node, epoch,
         deadline_ms, idempotency_key, code, content, ended_ms, repeatable, approval,
-        changed_arguments, max_result_chars, reused_from FROM call""",
+        changed_arguments, max_result_chars, reused_from, erased FROM call""",
     "call_ended": "UPDATE call SET state = 'PENDING'",
     "response_id": """INSERT INTO response SELECT place + 1, id, run, previous, since, request,
         input, stored, created_ms, deleted FROM response""",

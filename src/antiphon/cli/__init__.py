@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "recover": "List dispatches of unknown outcome, and settle them.",
     "export": "Write a conversation as JSON lines.",
     "import": "Read a conversation from JSON lines.",
+    "erase": "Erase what was said, for good.",
     "keys": "Make, list and revoke the keys of a server.",
     "doctor": "Examine versions, settings, disk and database.",
 }

@@ -21,7 +21,7 @@ from antiphon.core.records import Conversation
 from antiphon.engine.explain import verified_request
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
-from antiphon.errors import AntiphonError, NotFound
+from antiphon.errors import AntiphonError, Erased, NotFound
 from antiphon.stores.sqlite.connections import check_file, has_wal_reset_bug, translated
 from antiphon.stores.sqlite.examine import Check, Problem, examine
 
@@ -156,12 +156,19 @@ class _Report:
             self.done.append(_DONE[check.name].format(check.looked_at))
 
     async def _stored(self, settings: Settings, *, at_work: bool) -> None:
-        rendered = 0
+        rendered, erased = 0, 0
         async with reading(settings) as world:
             for row in await world.store.conversations(LOCAL_TENANT, limit=EVERY):
-                rendered += await self._rendered(world, row)
+                if row.erased_ms is not None:
+                    erased += 1
+                else:
+                    rendered += await self._rendered(world, row)
             active = await world.store.attempts_in(ACTIVE)
         self.done.append(f"requests    {rendered} rendered again, to the same bytes")
+        if erased:
+            self.notes.append(
+                f"{count(erased, 'conversation')} erased: structure and digests stay."
+            )
         unknown = [attempt for attempt in active if attempt.state is State.UNKNOWN]
         self.problems += [
             Problem(
@@ -180,7 +187,7 @@ class _Report:
         try:
             manifest = await dispatched(world, row.id, None)
             await verified_request(world, manifest)
-        except NotFound:
+        except (NotFound, Erased):
             return 0
         except AntiphonError as error:
             self._wrong(error)

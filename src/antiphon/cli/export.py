@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import click
 
@@ -23,6 +23,12 @@ from antiphon.core.records import Conversation
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput, NotFound
+
+
+class _Written(NamedTuple):
+    conversations: int
+    messages: int
+    erased: int
 
 
 @click.command()
@@ -50,15 +56,21 @@ def command(
     settings = settings_of(db, config)
     with _target(output) as file:
         written = run(_export(settings, conversations, file))
-    told = ", ".join((count(written[0], "conversation"), count(written[1], "message")))
+    told = ", ".join(
+        (count(written.conversations, "conversation"), count(written.messages, "message"))
+    )
+    if written.erased:
+        note(
+            f"{count(written.erased, 'message')} of them erased: their lines say so, and hold nothing"
+        )
     if as_json and output is not None:
-        print_json({"file": output, "conversations": written[0], "messages": written[1]})
+        print_json({"file": output, **written._asdict()})
     else:
         note(f"wrote {told}" + (f" to {output}" if output else ""))
 
 
-async def _export(settings: Settings, names: tuple[str, ...], file: BinaryIO) -> tuple[int, int]:
-    messages = 0
+async def _export(settings: Settings, names: tuple[str, ...], file: BinaryIO) -> _Written:
+    messages, erased = 0, 0
     async with reading(settings) as world:
         rows = await _rows(world, names)
         header, *_ = write([])
@@ -68,7 +80,8 @@ async def _export(settings: Settings, names: tuple[str, ...], file: BinaryIO) ->
             _, *lines = write([archived])
             await asyncio.to_thread(file.writelines, lines)
             messages += len(archived.messages)
-    return len(rows), messages
+            erased += sum(message.erased for message in archived.messages)
+    return _Written(len(rows), messages, erased)
 
 
 async def _rows(world: World, names: tuple[str, ...]) -> list[Conversation]:
@@ -87,6 +100,7 @@ async def _archived(world: World, row: Conversation) -> Archived:
         head=row.head,
         created_ms=row.created_ms,
         metadata=row.metadata,
+        erased_ms=row.erased_ms,
         messages=tuple(await world.store.tree(row.id)),
         deleted=row.deletions,
     )

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from datetime import datetime, timedelta
 from typing import Any
 
 import click
 import msgspec
 
-from antiphon.cli.opening import KEY_VARIABLE, reading, run, server_of, settings_of, writing
+from antiphon.cli.opening import reading, run, server_of, settings_of, writing
 from antiphon.cli.output import config_option, db_option, json_option, note, print_json
+from antiphon.cli.through import through
 from antiphon.cli.view.text import Ink, table
 from antiphon.core.ids import LOCAL_TENANT, TenantId
 from antiphon.core.keys import EVERY_RIGHT, USUAL_RIGHTS, Key, Right
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
-from antiphon.errors import AntiphonError, InvalidInput
 
 
 @click.group()
@@ -118,7 +117,7 @@ async def _create(
             "rights": sorted(rights),
             "expires_ms": expires_ms,
         }
-        return await _through(server, "POST", "", wanted)
+        return await through(server, "POST", "/keys", wanted)
     async with writing(settings) as world:
         key, secret = await (await _keyring(world)).make(
             tenant=tenant, name=name, rights=rights, expires_ms=expires_ms
@@ -129,7 +128,7 @@ async def _create(
 async def _list(settings: Settings) -> list[dict[str, Any]]:
     server = await server_of(settings)
     if server is not None:
-        found: list[dict[str, Any]] = (await _through(server, "GET", ""))["data"]
+        found: list[dict[str, Any]] = (await through(server, "GET", "/keys"))["data"]
         return found
     async with reading(settings) as world:
         return [_told(key) for key in await world.store.keys()]
@@ -138,7 +137,7 @@ async def _list(settings: Settings) -> list[dict[str, Any]]:
 async def _revoke(settings: Settings, key: str) -> dict[str, Any]:
     server = await server_of(settings)
     if server is not None:
-        return await _through(server, "DELETE", f"/{key}")
+        return await through(server, "DELETE", f"/keys/{key}")
     async with writing(settings) as world:
         return _told(await (await _keyring(world)).revoke(key))
 
@@ -147,40 +146,6 @@ async def _keyring(world: World) -> Any:  # noqa: ANN401 - the server's part is 
     from antiphon.server.principals import Keyring
 
     return await Keyring.load(world)
-
-
-async def _through(
-    server: str, method: str, path: str, body: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    """Ask the server that has the database."""
-    import aiohttp
-
-    secret = os.environ.get(KEY_VARIABLE)
-    headers = {"authorization": f"Bearer {secret}"} if secret else {}
-    told: dict[str, Any] = {}
-    problem: str | None = None
-    try:
-        async with (
-            aiohttp.ClientSession(headers=headers) as session,
-            session.request(method, f"{server}/antiphon/v1/keys{path}", json=body) as answer,
-        ):
-            told = await answer.json()
-    except aiohttp.ClientError as error:
-        problem = str(error)
-    if problem is not None:
-        raise AntiphonError(
-            f"The server at {server} has the database and does not answer: {problem}",
-            code="server_unreachable",
-        )
-    if "error" in told:
-        refused = told["error"]
-        hint = f" Put a key with the right to admin into {KEY_VARIABLE}."
-        raise InvalidInput(
-            refused["message"] + (hint if refused["code"] in ("bad_key", "forbidden") else ""),
-            code=refused["code"],
-            at=refused["at"],
-        )
-    return told
 
 
 def _told(key: Key) -> dict[str, Any]:

@@ -82,7 +82,7 @@ async def _list(settings: Settings, as_json: bool) -> None:
         if as_json:
             emit(rows)
             return
-        abouts = [row.title or await _first_words(world, row) for row in rows]
+        abouts = [await _about(world, row) for row in rows]
         for line in conversation_list(rows, abouts, Ink(), world.clock.now_ms()):
             click.echo(line)
         if len(rows) == LISTED:
@@ -91,8 +91,10 @@ async def _list(settings: Settings, as_json: bool) -> None:
             note("No conversations yet. Begin one with: antiphon chat")
 
 
-async def _first_words(world: World, row: Conversation) -> str:
-    return first_words(await world.store.children(row.id, None))
+async def _about(world: World, row: Conversation) -> str:
+    if row.erased_ms is not None:
+        return "(erased)"
+    return row.title or first_words(await world.store.children(row.id, None))
 
 
 async def _show(settings: Settings, name: str, as_json: bool) -> None:

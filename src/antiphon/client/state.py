@@ -19,6 +19,7 @@ from antiphon.core.attach import Delta, End, Ending, Frame, Held, Numbered, Reac
 from antiphon.core.events import (
     CallChanged,
     Committed,
+    ConversationErased,
     DispatchChanged,
     DurableEvent,
     HeadMoved,
@@ -167,7 +168,7 @@ def _after(state: State, event: DurableEvent) -> State:
             return _with(state, *messages)
         case MessagesDeleted(messages=messages):
             return replace(state, deleted=state.deleted | frozenset(messages))
-        case DispatchChanged() | CallChanged():
+        case DispatchChanged() | CallChanged() | ConversationErased():
             return state
         case _:
             assert_never(event)

@@ -65,6 +65,7 @@ class _Conversation(
     messages: int | None = None
     created_ms: _Time = 0
     metadata: dict[str, str] = {}
+    erased_ms: _Time | None = None
 
 
 class _Message(
@@ -92,6 +93,7 @@ class _Message(
     copied_from: str | None = None
     metadata: dict[str, str] = {}
     deleted: bool = False
+    erased: bool = False
 
 
 class _Kind(msgspec.Struct, frozen=True):
@@ -121,6 +123,7 @@ class Archived:
     head: MessageId | None = None
     created_ms: int = 0
     metadata: Mapping[str, str]
+    erased_ms: int | None = None
     messages: tuple[Message, ...]
     deleted: frozenset[MessageId] = frozenset()
     announced: int | None = None
@@ -152,6 +155,7 @@ def write(conversations: Iterable[Archived]) -> Iterator[bytes]:
                     messages=len(archived.messages),
                     created_ms=archived.created_ms,
                     metadata=dict(archived.metadata),
+                    erased_ms=archived.erased_ms,
                 )
             )
             + b"\n"
@@ -176,6 +180,7 @@ def _written(message: Message, deleted: bool) -> _Message:
         copied_from=message.copied_from,
         metadata=message.metadata,
         deleted=deleted,
+        erased=message.erased,
     )
 
 
@@ -306,6 +311,7 @@ class _Reader:
             metadata=value.metadata,
             status=value.status,
             error_code=value.error_code,
+            erased=value.erased,
         )
         known = home.messages.get(message.id)
         if known is not None and not same_content(known, message):
@@ -323,6 +329,7 @@ class _Reader:
                 head=None if home.row.head is None else MessageId(home.row.head),
                 created_ms=home.row.created_ms,
                 metadata=home.row.metadata,
+                erased_ms=home.row.erased_ms,
                 messages=tuple(home.messages.values()),
                 deleted=frozenset(home.deleted),
                 announced=home.row.messages,
@@ -366,8 +373,11 @@ def _conflict(message: MessageId) -> AntiphonError:
 def same_content(one: Message, other: Message) -> bool:
     """Whether two messages of one id say the same in the same place.
 
-    How each came here, its status and its times are not part of what was said.
+    How each came here, its status and its times are not part of what was said. Of one that was
+    erased nobody knows, so the same place is all that can be asked of it.
     """
+    if one.erased or other.erased:
+        return (one.parent, one.role) == (other.parent, other.role)
     return (one.parent, one.role, one.name, portable(one.blocks)) == (
         other.parent,
         other.role,

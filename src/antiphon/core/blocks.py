@@ -226,7 +226,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     """A node of the conversation's tree.
 
     The digest covers the fields from `id` to `name`. `metadata` is for people and audit; no
-    adapter reads it.
+    adapter reads it. Of a message that is `erased` the blocks, the name and the metadata are gone,
+    and its stored digest is that of what it said.
     """
 
     id: MessageId
@@ -244,6 +245,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
     status: Status = Status.SUCCESS
     error_code: str | None = None
+    erased: bool = False
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

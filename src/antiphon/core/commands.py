@@ -172,9 +172,14 @@ class ClaimRun(Command[Run]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PutContent(Command[None]):
-    """Store content by its digest within the tenant: policies, toolsets, input blocks."""
+    """Store content by its digest within the tenant: policies, toolsets, input blocks.
+
+    It goes with the last conversation that put it, where that is erased. What is `structure` holds
+    no words of anybody (rules and ids), and stays.
+    """
 
     items: tuple[tuple[Digest, bytes], ...]
+    structure: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -563,11 +568,26 @@ class SetMetadata(Command[Conversation]):
 class DeleteConversation(Command[Conversation]):
     """Answer for this conversation no longer; its open runs are canceled with `reason`.
 
-    What was said stays stored, unless `erase` drops it; structure and digests stay then.
+    What was said stays stored until it is erased.
     """
 
     reason: str = "deleted"
-    erase: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EraseConversation(Command[Conversation]):
+    """Take away all that was said here, for good; its open runs are canceled with `reason`.
+
+    One transaction: the blocks, names and metadata of every message, what runs were asked and
+    still wait to be told, arguments and results of the ledger, what was quarantined, title,
+    metadata and goals, and stored content that no other conversation needs. Structure, statuses,
+    manifests and keyed digests stay. From then on every command that would bring content is
+    Denied `conversation_erased`. A no-op for one that is erased.
+    """
+
+    reason: str = "erased"
+    at_once: bool = True
+    """Whether the file's log, too, holds nothing of it when this is answered, and not soon after."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

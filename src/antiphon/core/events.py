@@ -106,6 +106,10 @@ class MessagesDeleted(_Event, frozen=True, kw_only=True, tag="messages.deleted")
     messages: tuple[MessageId, ...]
 
 
+class ConversationErased(_Event, frozen=True, kw_only=True, tag="conversation.erased"):
+    """What was said here is gone for good; that it was said stays."""
+
+
 class Kept(_Event, frozen=True, kw_only=True, tag="message.kept"):
     """A person kept canceled text: it is a message of its own now."""
 
@@ -124,6 +128,7 @@ DurableEvent: TypeAlias = (
     | HeadMoved
     | MessagesAdded
     | MessagesDeleted
+    | ConversationErased
     | Kept
 )
 

@@ -42,6 +42,7 @@ def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 GRAPH_CODES: Final = (
     "empty_sequence",
+    "content_erased",
     "unknown_block_kind",
     "message_id_conflict",
     "duplicate_call_id",

@@ -23,6 +23,10 @@ REASONS: Final[Mapping[str, Reason]] = {
         "A request holds at least one message.",
         "Send the user's message.",
     ),
+    "content_erased": Reason(
+        "A message whose content was erased says nothing that could be sent.",
+        "Begin anew, or go on from a message above it.",
+    ),
     "unknown_block_kind": Reason(
         "A block of a kind that this release does not know is kept and shown, never sent.",
         "Use a release that knows the kind, or leave the message out of the line.",

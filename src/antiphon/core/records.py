@@ -34,7 +34,8 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
 class Conversation(_Row, frozen=True, kw_only=True):
     """The row that every compare-and-swap of a conversation looks at.
 
-    `head` is the leaf of the active session; an archived session keeps its own.
+    `head` is the leaf of the active session; an archived session keeps its own. Since `erased_ms`
+    nothing of what was said is here any more, and nothing more may be said.
     """
 
     id: ConversationId
@@ -52,6 +53,7 @@ class Conversation(_Row, frozen=True, kw_only=True):
     last_event: int
     metadata: dict[str, str] = {}
     deleted: bool = False
+    erased_ms: int | None = None
     deletions: frozenset[MessageId] = frozenset()
 
 
@@ -168,6 +170,11 @@ class Response(_Row, frozen=True, kw_only=True):
     created_ms: int
     deleted: bool = False
 
+    @property
+    def erased(self) -> bool:
+        """Whether what was asked and said is gone."""
+        return self.request is None
+
 
 class Attempt(_Row, frozen=True, kw_only=True):
     """One try at an operation. `number` counts tries from 1; `generation` is 0 until accepted."""
@@ -228,7 +235,8 @@ class Call(_Row, frozen=True, kw_only=True):
     those are run. `deadline_ms` is when its executor is given up, and before it runs when its
     approval comes too late. `content` is the whole result; the model is shown at most
     `max_result_chars` of its text (0 is no limit). `reused_from` is the call of the same run
-    whose result this one was given instead of being run.
+    whose result this one was given instead of being run. Of a call that is `erased` arguments and
+    result are gone.
     """
 
     conversation: ConversationId
@@ -257,6 +265,7 @@ class Call(_Row, frozen=True, kw_only=True):
     changed_arguments: str | None = None
     max_result_chars: int = 0
     reused_from: CallId | None = None
+    erased: bool = False
 
     @property
     def runnable(self) -> bool:

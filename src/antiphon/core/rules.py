@@ -154,10 +154,17 @@ class LineChecker:
 
     def feed(self, message: Message) -> None:
         """Take the next message of the line."""
-        start = self._position
-        if self._profile_rules is not None:
+        start, blocks = self._position, message.blocks
+        if not blocks and message.erased:
+            # Not what its profile says of one that is empty: it was not, and nobody knows it now.
+            self._find(
+                "content_erased",
+                message.id,
+                start,
+                "What this message said was erased. Go on from a message above it, or begin anew.",
+            )
+        elif self._profile_rules is not None:
             self._profile_rules.feed(message, start, self._open)
-        blocks = message.blocks
         self._position = start + (len(blocks) or 1)
         if self._pending is not None:
             self._follows_pending(message, self._pending, start)
@@ -182,7 +189,7 @@ class LineChecker:
                 start,
                 f"What a {message.trust} vouches for may not stand as {role} text. Put it into a user message.",
             )
-        if role is Role.TOOL and not blocks:
+        if role is Role.TOOL and not blocks and not message.erased:
             self._find(
                 "malformed_item",
                 message.id,

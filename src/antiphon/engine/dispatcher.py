@@ -178,12 +178,21 @@ class Dispatcher:
         proposed = await self._proposed(
             run, conversation, target, None if entering is None else entering.message
         )
-        manifest, content = proposed.manifest, (*target.new_content, *proposed.listing)
+        manifest, content = proposed.manifest, target.new_content
         answer = run.answer or MessageId(world.new_id("msg_"))
         now_ms = world.clock.now_ms()
         commands: list[Command[Any]] = [*entering.commands] if entering else []
         if content:
             commands.append(PutContent(conversation=run.conversation, now_ms=now_ms, items=content))
+        if proposed.listing:
+            commands.append(
+                PutContent(
+                    conversation=run.conversation,
+                    now_ms=now_ms,
+                    items=proposed.listing,
+                    structure=True,
+                )
+            )
         commands.append(
             Prepare(
                 conversation=run.conversation,

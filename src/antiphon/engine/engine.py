@@ -16,6 +16,7 @@ from antiphon.core.commands import (
     CreateConversation,
     DeleteConversation,
     DeleteMessages,
+    EraseConversation,
     FinishCall,
     KeepCanceled,
     MoveHead,
@@ -52,6 +53,7 @@ from antiphon.core.records import (
 from antiphon.core.tree import line as visible
 from antiphon.core.tree import with_results
 from antiphon.engine.dispatcher import Dispatcher
+from antiphon.engine.erasure import Erasure
 from antiphon.engine.refusals import carried_out, refusal
 from antiphon.engine.runs import Worker
 from antiphon.engine.startup import recover
@@ -78,6 +80,7 @@ class Engine:
         self._closing = False
         self.verdicts = Verdicts(world, self.kick)
         """What people decide about calls: approve, refuse, resolve."""
+        self.erasure = Erasure(world, self._tell_canceled)
         self.failures: list[BaseException] = []
 
     async def start(self) -> None:
@@ -502,10 +505,10 @@ class Engine:
                 results_id=MessageId(self.world.new_id("msg_")),
             )
         )
-        self._tell_canceled(conversation, run)
+        self._tell_canceled(conversation, [run])
         return row
 
-    def _tell_canceled(self, conversation: ConversationId, *runs: RunId) -> None:
+    def _tell_canceled(self, conversation: ConversationId, runs: Sequence[RunId]) -> None:
         worker = self._workers.get(conversation)
         if worker is not None:
             for run in runs:
@@ -541,15 +544,24 @@ class Engine:
     async def delete_conversation(
         self, conversation: ConversationId, *, erase: bool = False
     ) -> None:
-        """Answer for a conversation no longer, and cancel what works in it."""
+        """Answer for a conversation no longer, and cancel what works in it.
+
+        Where `erase`, what was said goes too; of the file's log soon after this returns.
+        """
         running = [run.id for run in await self.world.store.runs(conversation, OPEN_RUN)]
-        await self._do(
-            DeleteConversation(
-                conversation=conversation, now_ms=self.world.clock.now_ms(), erase=erase
+        now_ms = self.world.clock.now_ms()
+        commands: list[Command[Conversation]] = [
+            DeleteConversation(conversation=conversation, now_ms=now_ms)
+        ]
+        if erase:
+            commands.append(
+                EraseConversation(conversation=conversation, now_ms=now_ms, at_once=False)
             )
-        )
+        done = await self.world.store.do_all(*commands)
+        if isinstance(done, Denied):
+            raise refusal(done)
         self.world.lines.forget(conversation)
-        self._tell_canceled(conversation, *running)
+        self._tell_canceled(conversation, running)
 
     async def delete(
         self, conversation: ConversationId, messages: Iterable[MessageId]
@@ -575,7 +587,7 @@ class Engine:
             )
         )
         self.world.lines.forget(conversation)
-        self._tell_canceled(conversation, *below)
+        self._tell_canceled(conversation, below)
         return row
 
     async def keep(self, conversation: ConversationId, message: MessageId) -> Conversation:

@@ -10,12 +10,12 @@ from antiphon.core.dispatch import State
 from antiphon.core.explanation import Explanation, OperationTold
 from antiphon.core.ids import OperationId, RunId
 from antiphon.core.manifest import Manifest, WireRequest, manifest_digest
-from antiphon.core.records import Attempt
+from antiphon.core.records import Attempt, Conversation
 from antiphon.core.tree import line as visible
 from antiphon.engine.listing import told_mappings
 from antiphon.engine.target import Targets, render_manifest
 from antiphon.engine.world import World
-from antiphon.errors import DigestMismatch, NotFound
+from antiphon.errors import DigestMismatch, Erased, NotFound
 
 
 async def told(world: World, operation: OperationId) -> OperationTold:
@@ -71,6 +71,7 @@ async def exact_request(
 
     Raises:
         NotFound: Nothing was dispatched.
+        Erased: What it was made of is gone for good; its digest stays.
         DigestMismatch: What is stored is not what was recorded.
     """
     store = world.store
@@ -86,8 +87,19 @@ async def exact_request(
     conversation = await store.conversation(row.conversation)
     if manifest_digest(await store.tenant_key(conversation.tenant), manifest) != recorded:
         raise DigestMismatch("The manifest is not what was recorded.", at=operation)
+    _require_content(manifest, conversation)
     target = await Targets(world).of_manifest(manifest, conversation)
     return await render_manifest(world, manifest, target)
+
+
+def _require_content(manifest: Manifest, conversation: Conversation) -> None:
+    """Refuse to look for what was erased. Raises `Erased`."""
+    if conversation.erased_ms is not None:
+        raise Erased(
+            "The conversation was erased, and with it what this request was made of. "
+            f"Its digest was {manifest.request_digest}.",
+            at=manifest.operation,
+        )
 
 
 def may_have_left(attempt: Attempt) -> bool:
@@ -101,6 +113,7 @@ async def verified_request(world: World, manifest: Manifest) -> WireRequest:
 
     Raises:
         DigestMismatch: What is stored is not what was recorded, or is gone.
+        Erased: It is gone, since somebody wanted it so.
     """
     try:
         return await exact_request(world, manifest.run, manifest.operation)
@@ -122,9 +135,10 @@ class Planned(TypedDict):
 
 
 async def planned(world: World, manifest: Manifest) -> Planned:
-    """Return the plan of a dispatch, made again from what is stored."""
+    """Return the plan of a dispatch, made again from what is stored. Raises `Erased`."""
     store = world.store
     conversation = await store.conversation(manifest.conversation)
+    _require_content(manifest, conversation)
     path = await store.path(manifest.conversation, manifest.base_leaf)
     deleted = await store.deletions_at(manifest.conversation, manifest.conversation_revision)
     # Its input may have failed since; it was pending when it was sent.

@@ -18,6 +18,7 @@ REFUSALS: Final = {
     "queue_full": "Too many runs wait in this conversation.",
     "conversation_busy": "An operation is active here; wait for it or cancel it.",
     "duplicate_tool_result": "This call has been answered with other content.",
+    "conversation_erased": "This conversation was erased: nothing more may be said in it.",
     "not_approvable": "This call needs no approval, or has begun or ended.",
     "approval_expired": "The time in which this call could be approved has passed.",
     "call_not_unknown": "The fate of this call is not unknown: nobody has to say what became of it.",

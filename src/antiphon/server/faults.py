@@ -47,6 +47,8 @@ STATUS_OF_CODE: Final = MappingProxyType(
         "method_not_allowed": 405,
         "queue_full": 429,
         "content_missing": 410,
+        "content_erased": 410,
+        "conversation_erased": 410,
         # The caller's mistake, not a race: the same request is wrong whoever comes first.
         "missing_tool_result": 400,
         "orphan_tool_result": 400,

@@ -11,7 +11,7 @@ from antiphon.core.commands import StartKey
 from antiphon.core.digests import digest
 from antiphon.core.records import Response
 from antiphon.engine.engine import Engine
-from antiphon.errors import Conflict, InvalidInput
+from antiphon.errors import Conflict, Erased, InvalidInput
 from antiphon.server.body import engine_of
 from antiphon.server.principals import principal_of
 
@@ -99,6 +99,7 @@ async def repeated(engine: Engine, key: Key) -> Response | None:
 
     Raises:
         Conflict: `idempotency_conflict`: the key came with another body.
+        Erased: It has ended, and what was said is gone.
     """
     if not key.attach:
         return None
@@ -110,4 +111,6 @@ async def repeated(engine: Engine, key: Key) -> Response | None:
     response, body = known
     if body != key.key.body_digest:
         raise Conflict("This key was used for another request.", code="idempotency_conflict")
+    if response.erased:
+        raise Erased("This was answered, and the answer was erased since.", at=response.id)
     return response

@@ -90,6 +90,9 @@ class Store(Protocol):
     ) -> list[Conversation]:
         """Return conversations by last change, newest first; with `words` those that hold them."""
 
+    async def unerased(self, tenant: TenantId, before_ms: int) -> list[ConversationId]:
+        """Return those that are not erased and did not change since, deleted ones included."""
+
     async def sessions(self, conversation: ConversationId) -> list[Session]:
         """Return the sessions in their order."""
 

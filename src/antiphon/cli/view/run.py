@@ -172,13 +172,16 @@ def _calls(calls: Iterable[Call], ink: Ink, width: int) -> Iterator[str]:
 def call_line(call: Call, ink: Ink, width: int) -> str:
     """Return a tool call and what it came to, in one line."""
     style = {CallState.SUCCESS: "good", CallState.ERROR: "bad", CallState.UNKNOWN: "warn"}
-    asked = clip(one_line(f"{call.name} {call.arguments}"), width // 2)
+    arguments = "(erased)" if call.erased else call.arguments
+    asked = clip(one_line(f"{call.name} {arguments}"), width // 2)
     state = ink(call.state, style.get(call.state, "dim"))
     return f"{asked}  {state}  ← {clip(outcome(call), max(12, width // 2 - 16))}"
 
 
 def outcome(call: Call) -> str:
     """Return what a call came to, in one line."""
+    if call.erased:
+        return "(erased)"
     said = one_line(" ".join(part.text for part in call.content if isinstance(part, Text)))
     if call.reused_from is not None:
         return f"{said} (reused from {call.reused_from})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from antiphon.cli.view.text import (
@@ -61,6 +62,8 @@ LEGEND: Final = (
 
 def gist(message: Message) -> str:
     """Return what a message says, in one line."""
+    if message.erased:
+        return "(erased)"
     return one_line(" ".join(filter(None, map(_gist, message.blocks)))) or "(empty)"
 
 
@@ -226,6 +229,8 @@ def headline(tree: Tree, ink: Ink) -> str:
         )
     )
     title = f" {one_line(row.title)}" if row.title else ""
+    if row.erased_ms is not None:
+        numbers += f" · erased {datetime.fromtimestamp(row.erased_ms / 1000).astimezone():%Y-%m-%d}: what was said is gone"
     return f"{ink(row.id, 'bold')}{title}\n{ink(numbers, 'dim')}"
 
 

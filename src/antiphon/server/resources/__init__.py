@@ -9,6 +9,7 @@ from antiphon.server.resources import (
     calls,
     conversations,
     dispatches,
+    erasures,
     events,
     keys,
     messages,
@@ -24,5 +25,6 @@ routes: Final[list[Endpoint]] = [
     *runs.routes,
     *calls.routes,
     *dispatches.routes,
+    *erasures.routes,
     *keys.routes,
 ]

@@ -18,7 +18,7 @@ from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
 from antiphon.engine.engine import Engine
 from antiphon.engine.responding import foreseen
-from antiphon.errors import Conflict, NotFound, Refused
+from antiphon.errors import Conflict, Erased, NotFound, Refused
 from antiphon.server.responses.output import is_clients
 from antiphon.server.responses.reading import find, so_far
 from antiphon.server.responses.write import Status
@@ -97,7 +97,7 @@ async def of_response(engine: Engine, tenant: TenantId, previous: str) -> Ground
     """
     try:
         known = await find(engine, tenant, previous)
-    except NotFound:
+    except (NotFound, Erased):
         known = None
     if known is None or not known.response.stored:
         raise NotFound(

@@ -45,6 +45,8 @@ def items_of(message: Message, calls: Mapping[CallId, Call]) -> list[Json]:
         message: Any message.
         calls: Ledger rows of the run that it belongs to.
     """
+    if message.erased:
+        return []
     match message.role:
         case Role.ASSISTANT:
             items = [as_json(item) for item in listed(message, calls)]

@@ -17,7 +17,7 @@ from antiphon.core.events import CaughtUp, Durable, DurableEvent, Preview, decod
 from antiphon.core.ids import CallId, ResponseId, TenantId
 from antiphon.core.records import Call, Response, Run, RunStatus
 from antiphon.engine.engine import Engine
-from antiphon.errors import NotFound, OutcomeUnknown
+from antiphon.errors import Erased, NotFound, OutcomeUnknown
 from antiphon.server.responses.output import Json
 from antiphon.server.responses.request import Create, read_echo
 from antiphon.server.responses.resource import resource
@@ -51,6 +51,7 @@ async def find(engine: Engine, tenant: TenantId, response: str) -> Known:
 
     Raises:
         NotFound: There is none, or it was deleted, or its conversation was.
+        Erased: It is there, and what it said is not.
     """
     row = await engine.world.store.response(tenant, ResponseId(response))
     if row.deleted or (await engine.world.store.conversation(row.conversation)).deleted:
@@ -59,7 +60,9 @@ async def find(engine: Engine, tenant: TenantId, response: str) -> Known:
 
 
 async def known(engine: Engine, tenant: TenantId, response: Response) -> Known:
-    """Return what belongs to a response."""
+    """Return what belongs to a response. Raises `Erased`."""
+    if response.erased:
+        raise Erased("What this response was asked and said was erased.", at=response.id)
     store = engine.world.store
     run = await store.run(response.conversation, response.run)
     asked = Create()

@@ -23,6 +23,10 @@ turn with a tool writes 47 kB with pages of 512 bytes, 75 with 1,024 and 240 wit
 LOG_BYTES: Final = 1 << 20
 """How long the write-ahead log grows before it is copied into the file."""
 
+SHORT_WAIT_MS: Final = 100
+LONG_WAIT_MS: Final = 5_000
+"""How long a lock of somebody else is waited for: where it is done again soon, and otherwise."""
+
 MAPPED_BYTES: Final = 256 << 20
 """How much of the file readers map into memory: a long line is many small pages."""
 
@@ -85,9 +89,12 @@ def open_writer(
         connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute("PRAGMA journal_size_limit = 0")
         connection.execute("PRAGMA foreign_keys = ON")
+        # What is deleted or moved is overwritten: an erasure is of no use while a free page has it.
+        connection.execute("PRAGMA secure_delete = ON")
         connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute("PRAGMA busy_timeout = 5000")
+        connection.execute(f"PRAGMA busy_timeout = {LONG_WAIT_MS}")
         migrate(connection)
+        empty_log(connection)  # a process that died may have left in it what it had erased
     except BaseException:
         connection.close()
         raise
@@ -107,6 +114,19 @@ def shorten_log(connection: sqlite3.Connection, path: Path) -> None:
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
 
+def empty_log(connection: sqlite3.Connection) -> bool:
+    """Copy the whole write-ahead log into the file and leave nothing in it.
+
+    A reader that is at work may need it still: then it stays as it is, and this returns False.
+    """
+    connection.execute(f"PRAGMA busy_timeout = {SHORT_WAIT_MS}")
+    try:
+        busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {LONG_WAIT_MS}")
+    return not busy
+
+
 def open_reader(path: Path) -> sqlite3.Connection:
     """Open a connection that can only read, also while another process writes."""
     connection = sqlite3.connect(
@@ -118,7 +138,7 @@ def open_reader(path: Path) -> sqlite3.Connection:
     )
     connection.execute("PRAGMA query_only = ON")
     connection.execute(f"PRAGMA mmap_size = {MAPPED_BYTES}")
-    connection.execute("PRAGMA busy_timeout = 5000")
+    connection.execute(f"PRAGMA busy_timeout = {LONG_WAIT_MS}")
     return connection
 
 

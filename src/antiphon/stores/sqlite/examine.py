@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from antiphon.core.blocks import Message, message_digest
+from antiphon.core.blocks import Message, Origin, message_digest
 from antiphon.core.digests import digest, fold
 from antiphon.core.dispatch import ACTIVE
 from antiphon.core.ids import ConversationId, Digest
@@ -117,16 +117,22 @@ def _messages(db: sqlite3.Connection) -> Iterator[Problem | None]:
     for number, conversation, key in _conversations(db):
         paths: dict[int, Digest] = {}
         rows = db.execute(
-            """SELECT place, parent, id, digest, path_digest, blocks IS NULL FROM message
+            """SELECT place, parent, id, digest, path_digest FROM message
             WHERE place BETWEEN ? AND ? ORDER BY place""",
             span(number),
         ).fetchall()
-        for place, parent, name, own, path, erased in rows:
+        for place, parent, name, own, path in rows:
             paths[place] = unpack(path)
             message = _message(db, conversation, name)
             if isinstance(message, Problem):
                 yield message
-            elif not erased and message_digest(key, message) != unpack(own):
+            elif message.erased and not _may_be_erased(db, number, message):
+                yield Problem(
+                    code="content_missing",
+                    at=name,
+                    message="What the message said is not there, and nobody erased it.",
+                )
+            elif not message.erased and message_digest(key, message) != unpack(own):
                 yield Problem(
                     code="message_digest",
                     at=name,
@@ -140,6 +146,14 @@ def _messages(db: sqlite3.Connection) -> Iterator[Problem | None]:
                 )
             else:
                 yield None
+
+
+def _may_be_erased(db: sqlite3.Connection, number: int, message: Message) -> bool:
+    """Whether a message without content was erased, here or where it was brought from."""
+    (erased_ms,) = db.execute(
+        "SELECT erased_ms FROM conversation WHERE number = ?", (number,)
+    ).fetchone()
+    return erased_ms is not None or message.origin is Origin.IMPORTED
 
 
 def _message(db: sqlite3.Connection, conversation: ConversationId, name: str) -> Message | Problem:
@@ -169,18 +183,29 @@ def _manifests(db: sqlite3.Connection) -> Iterator[Problem | None]:
                 message="The manifest is not what was written: its digest differs.",
             )
             continue
+        erased = _erased(db, manifest)
         yield (
-            _stored(db, manifest, key, manifest.policy_digest)
-            or _stored(db, manifest, key, manifest.toolset_digest)
+            _stored(db, manifest, key, manifest.policy_digest, erased=erased)
+            or _stored(db, manifest, key, manifest.toolset_digest, erased=erased)
             or _listed(db, manifest, key, sound)
         )
 
 
+def _erased(db: sqlite3.Connection, manifest: Manifest) -> bool:
+    """Whether what the request of a dispatch was made of was erased."""
+    (erased_ms,) = db.execute(
+        "SELECT erased_ms FROM conversation WHERE id = ?", (manifest.conversation,)
+    ).fetchone()
+    return erased_ms is not None
+
+
 def _stored(
-    db: sqlite3.Connection, manifest: Manifest, key: bytes, wanted: Digest
+    db: sqlite3.Connection, manifest: Manifest, key: bytes, wanted: Digest, *, erased: bool
 ) -> Problem | None:
     data = _content(db, manifest, wanted)
     if data is None:
+        if erased:
+            return None
         return Problem(
             code="content_missing",
             at=manifest.operation,

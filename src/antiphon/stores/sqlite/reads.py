@@ -169,6 +169,16 @@ def _containing(words: str) -> str:
     return f"%{words}%"
 
 
+def unerased(db: sqlite3.Connection, tenant: TenantId, before_ms: int) -> list[ConversationId]:
+    """Return the tenant's conversations that are not erased and did not change since."""
+    rows = db.execute(
+        "SELECT id FROM conversation WHERE tenant = ? AND updated_ms <= ? AND erased_ms IS NULL "
+        "ORDER BY updated_ms, number",
+        (tenant, before_ms),
+    )
+    return [row[0] for row in rows]
+
+
 def sessions(db: sqlite3.Connection, conversation: ConversationId) -> list[Session]:
     """Return the sessions in their order."""
     at = number(db, conversation)
@@ -305,7 +315,7 @@ def open_runs(db: sqlite3.Connection) -> list[Run]:
 def run_input(db: sqlite3.Connection, conversation: ConversationId, run: RunId) -> Message | None:
     """Return a run's input, placed or waiting."""
     row = db.execute(
-        """SELECT r.input, r.input_waiting FROM run AS r
+        """SELECT r.input, r.input_waiting, c.number FROM run AS r
         JOIN conversation AS c ON c.number = r.place >> 32 WHERE r.id = ? AND c.id = ?""",
         (run, conversation),
     ).fetchone()
@@ -315,7 +325,8 @@ def run_input(db: sqlite3.Connection, conversation: ConversationId, run: RunId) 
         return None
     if row[1] is not None:
         return _read_message(row[1])
-    return message(db, conversation, row[0])
+    placed = _messages(db, conversation, row[2], "m.place >> 32 = ? AND m.id = ?", row[2], row[0])
+    return placed[0] if placed else None  # it was erased before it was placed
 
 
 def response(db: sqlite3.Connection, tenant: TenantId, response: ResponseId) -> Response:
@@ -351,7 +362,7 @@ def response_of_key(
 
 def unstored(db: sqlite3.Connection) -> list[Response]:
     """Return what is not to be stored, and still is."""
-    rows = db.execute(RESPONSE + "WHERE NOT r.stored AND NOT c.deleted ORDER BY r.place")
+    rows = db.execute(RESPONSE + "WHERE NOT r.stored AND c.erased_ms IS NULL ORDER BY r.place")
     return [_response(row) for row in rows]
 
 

@@ -23,7 +23,7 @@ from antiphon.core.ids import ConversationId, MessageId, RunId
 from antiphon.core.records import Call, Conversation, Run, RunStatus, StoredEvent
 from antiphon.stores.sqlite.commands.runs import waiting_input
 from antiphon.stores.sqlite.rows import CallRow
-from antiphon.stores.sqlite.transaction import Settled, Transaction
+from antiphon.stores.sqlite.transaction import Erased, Settled, Transaction
 
 CONVERSATIONS: Final = 1024
 NEWEST: Final = 64
@@ -62,7 +62,7 @@ class News(NamedTuple):
     """What one transaction has changed, for those on the event loop who follow it."""
 
     events: Sequence[StoredEvent] = ()
-    messages: Sequence[Message | Settled] = ()
+    messages: Sequence[Message | Settled | Erased] = ()
     standings: Mapping[ConversationId, Standing | None] = MappingProxyType({})
 
 
@@ -97,6 +97,8 @@ class Recent:
                 messages[change.id] = change
                 if len(messages) > NEWEST:
                     messages.popitem(last=False)
+            elif isinstance(change, Erased):
+                messages.clear()
             elif (old := messages.get(change.message)) and old.status is Status.PENDING:
                 messages[change.message] = msgspec.structs.replace(
                     old, status=change.status, error_code=change.error_code

@@ -11,12 +11,14 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from antiphon.core import commands as c
+from antiphon.core.dispatch import Denied
 from antiphon.stores.sqlite.commands import (
     answers,
     calls,
     conversations,
     dispatch,
     endings,
+    erasure,
     responses,
     runs,
 )
@@ -33,6 +35,7 @@ FUNCTIONS: Final[Mapping[type[c.Command[Any]], Callable[[Transaction, Any], Any]
             c.SetMetadata: conversations.set_metadata,
             c.DeleteConversation: conversations.delete,
             c.DeleteMessages: conversations.delete_messages,
+            c.EraseConversation: erasure.erase,
             c.KeepCanceled: conversations.keep_canceled,
             c.Quarantine: conversations.quarantine,
             c.StartRun: runs.start,
@@ -71,7 +74,32 @@ FUNCTIONS: Final[Mapping[type[c.Command[Any]], Callable[[Transaction, Any], Any]
 )
 
 
+BRINGS_CONTENT: Final = frozenset(
+    {
+        c.AddMessages,
+        c.PutContent,
+        c.SetTitle,
+        c.SetMetadata,
+        c.KeepCanceled,
+        c.Quarantine,
+        c.StartRun,
+        c.OpenResponse,
+        c.KeepPartial,
+        c.CommitAnswer,
+        c.ConflictAnswer,
+        c.FinishCall,
+        c.ApproveCall,
+        c.PlaceResults,
+    }
+)
+"""What may not be done in a conversation that was erased: it would not be empty any more."""
+
+
 def carry_out(tx: Transaction, command: c.Command[Any]) -> object:
     """Carry out one command, by whatever its type promises."""
     tx.touched.add(command.conversation)
+    if type(command) in BRINGS_CONTENT:
+        row = tx.find_conversation(command.conversation)
+        if row is not None and row.erased_ms is not None:
+            return Denied("conversation_erased")
     return FUNCTIONS[type(command)](tx, command)

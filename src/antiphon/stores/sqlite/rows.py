@@ -88,6 +88,7 @@ class ConversationRow(NamedTuple):
     updated_ms: int
     last_event: int
     deleted: int
+    erased_ms: int | None
 
     def record(self, deletions: frozenset[MessageId]) -> Conversation:
         """Return the row as the store hands it out."""
@@ -107,6 +108,7 @@ class ConversationRow(NamedTuple):
             last_event=self.last_event,
             metadata=_metadata(self.metadata) if self.metadata else {},
             deleted=bool(self.deleted),
+            erased_ms=self.erased_ms,
             deletions=deletions,
         )
 
@@ -114,7 +116,7 @@ class ConversationRow(NamedTuple):
 CONVERSATION: Final = """
 SELECT c.number, c.id, c.tenant, c.session, s.id, c.head, c.revision, c.cancel_generation,
        c.attempt_generation, c.active_operation, c.slot, c.title, c.metadata, c.created_ms,
-       c.updated_ms, c.last_event, c.deleted
+       c.updated_ms, c.last_event, c.deleted, c.erased_ms
 FROM conversation AS c JOIN session AS s ON s.place = c.session
 """
 
@@ -408,6 +410,7 @@ class CallRow(NamedTuple):
     changed_arguments: str | None
     max_result_chars: int
     reused_from: CallId | None
+    erased: int
 
     def record(self) -> Call:
         """Return the row as the store hands it out."""
@@ -438,6 +441,7 @@ class CallRow(NamedTuple):
             changed_arguments=self.changed_arguments,
             max_result_chars=self.max_result_chars,
             reused_from=self.reused_from,
+            erased=bool(self.erased),
         )
 
 
@@ -559,4 +563,5 @@ def message_record(
         metadata=extra.metadata,
         status=_STATUSES[status],
         error_code=error_code,
+        erased=blocks is None,
     )

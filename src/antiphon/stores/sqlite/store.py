@@ -195,6 +195,10 @@ class SqliteStore:
             lambda db: reads.conversations(db, tenant, limit, before, words)
         )
 
+    async def unerased(self, tenant: TenantId, before_ms: int) -> list[ConversationId]:
+        """Return those that are not erased and did not change since, deleted ones included."""
+        return await self._readers.read(lambda db: reads.unerased(db, tenant, before_ms))
+
     async def sessions(self, conversation: ConversationId) -> list[Session]:
         """Return the sessions in their order."""
         return await self._readers.read(lambda db: reads.sessions(db, conversation))

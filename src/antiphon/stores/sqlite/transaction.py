@@ -19,6 +19,7 @@ from antiphon.core.events import DurableEvent, encode_event
 from antiphon.core.ids import (
     CallId,
     ConversationId,
+    Digest,
     MessageId,
     OperationId,
     RunId,
@@ -55,6 +56,14 @@ class Settled(NamedTuple):
     error_code: str | None
 
 
+class Erased(NamedTuple):
+    """Messages of a conversation have lost what they said."""
+
+    conversation: ConversationId
+    at_once: bool
+    """Whether the caller is promised that no trace is left in the file."""
+
+
 class Transaction:
     """One unit of work on the writer's connection.
 
@@ -77,7 +86,7 @@ class Transaction:
         self.events: list[StoredEvent] = []
         self.late: list[Quarantine] = []
         self.touched: set[ConversationId] = set()
-        self.messages: list[Message | Settled] = []
+        self.messages: list[Message | Settled | Erased] = []
 
     # Statements.
 
@@ -397,6 +406,14 @@ class Transaction:
         *columns, parent, session = row
         return message_record(tuple(columns), c.id, parent, {columns[5]: SessionId(session)})
 
+    def message_digest(self, c: ConversationRow, message: MessageId) -> Digest:
+        """Return the digest that a stored message was inserted with."""
+        row = self.one(
+            "SELECT digest FROM message WHERE place >> 32 = ? AND id = ?", (c.number, message)
+        )
+        assert row is not None
+        return unpack(row[0])
+
     def next_place(self, table: str, number: int) -> int:
         """Return the key of the next row of this conversation in `table`, which is taken then."""
         last = self._known(number).last
@@ -460,8 +477,11 @@ class Transaction:
         return seq
 
     def put_aside(self, command: Quarantine) -> None:
-        """Write what came too late to the quarantine."""
-        number = self.conversation(command.conversation).number
+        """Write what came too late to the quarantine; nothing of it where all is erased."""
+        c = self.conversation(command.conversation)
+        if c.erased_ms is not None:
+            return
+        number = c.number
         self.execute(
             "INSERT INTO quarantine (place, operation, generation, reason, data, at_ms) "
             "VALUES (?, ?, ?, ?, ?, ?)",

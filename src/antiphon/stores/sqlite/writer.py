@@ -5,6 +5,9 @@ at most, each in a savepoint of its own, so that one that fails leaves no trace 
 go on. Only after the commit does any caller hear of its result. The flush before is the window
 in which a batch gathers. Only requests that nobody waits for (`submit`) know a timer: they are
 held for a moment, to ride along with the next that comes.
+
+Where something was erased, the write-ahead log is emptied: before whoever was promised so is told,
+and otherwise soon, once for all that was erased by then.
 """
 
 from __future__ import annotations
@@ -13,19 +16,22 @@ import asyncio
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from antiphon.core.dispatch import Denied
 from antiphon.errors import AntiphonError, StoreError
-from antiphon.stores.sqlite.connections import constraint, not_durable, translated
+from antiphon.stores.sqlite.connections import constraint, empty_log, not_durable, translated
 from antiphon.stores.sqlite.known import Knowledge
 from antiphon.stores.sqlite.recent import News, news_of
-from antiphon.stores.sqlite.transaction import Transaction
+from antiphon.stores.sqlite.transaction import Erased, Transaction
 
 BATCH: Final = 128
 LINGER_S: Final = 0.25
+EMPTY_S: Final = 1.0
+"""How long what was erased may stay in the log where nobody waits for its end."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,6 +75,7 @@ class Writer:
         self._tend = tend
         self._knowledge = Knowledge()
         self._linger_s = linger_s
+        self._empty_at: float | None = None  # when the log has to be emptied
         self._held: list[Request] = []
         self._timer: asyncio.TimerHandle | None = None
         self._queue: queue.SimpleQueue[list[Request] | None] = queue.SimpleQueue()
@@ -116,14 +123,18 @@ class Writer:
             batch, more = self._gather()
             if batch:
                 self._commit(batch)
-                self._look_after()
+            self._look_after()
         if self._connection is not None:
             self._connection.close()
 
     def _gather(self) -> tuple[list[Request], bool]:
-        """Return the next requests, and whether more may come."""
+        """Return the next requests, none where the log is to be emptied; and whether more may come."""
         batch: list[Request] = []
-        more = self._queue.get()
+        left_s = None if self._empty_at is None else max(0.0, self._empty_at - time.monotonic())
+        try:
+            more = self._queue.get(timeout=left_s)
+        except queue.Empty:
+            return batch, True
         while more is not None:
             batch += more
             if len(batch) >= BATCH:
@@ -146,6 +157,7 @@ class Writer:
             connection.execute("COMMIT")
             self._knowledge.trim()
             news = left
+            self._note_erased(news)
         except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on
             self._knowledge.clear()
             lost = not_durable(error.__cause__ if isinstance(error, BatchLost) else error)
@@ -153,8 +165,27 @@ class Writer:
             self._recover()
         self._tell(news, outcomes)
 
+    def _note_erased(self, news: News) -> None:
+        """See to it that what was erased is in the log no longer."""
+        erased = [change for change in news.messages if isinstance(change, Erased)]
+        if erased and self._empty_at is None:
+            self._empty_at = time.monotonic() + EMPTY_S
+        if any(change.at_once for change in erased):
+            self._empty()
+
+    def _empty(self) -> None:
+        done = self._connection is None  # the next one begins with an empty log
+        try:
+            if self._connection is not None:
+                done = empty_log(self._connection)
+        except sqlite3.Error:
+            self._recover()  # it is tried again
+        self._empty_at = None if done else time.monotonic() + EMPTY_S
+
     def _look_after(self) -> None:
         """Do what the file needs from time to time, once nobody waits for the commit."""
+        if self._empty_at is not None and time.monotonic() >= self._empty_at:
+            self._empty()
         if self._connection is None:
             return
         try:

@@ -154,6 +154,7 @@ def _bear(
         changed_arguments=None,
         max_result_chars=call.max_result_chars,
         reused_from=call.reused_from,
+        erased=False,
     )
     tx.add_call(attempt.run_place, message, row)
 

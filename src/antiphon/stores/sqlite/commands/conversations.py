@@ -24,7 +24,7 @@ from antiphon.core.records import Conversation
 from antiphon.errors import NotFound, Refused
 from antiphon.stores.sqlite.commands.endings import cancel_run
 from antiphon.stores.sqlite.messages import insert_message, same_message
-from antiphon.stores.sqlite.places import place, span
+from antiphon.stores.sqlite.places import place
 from antiphon.stores.sqlite.rows import ConversationRow, encode_json, pack
 from antiphon.stores.sqlite.transaction import Transaction
 
@@ -140,36 +140,7 @@ def delete(tx: Transaction, command: DeleteConversation) -> Conversation:
     for run in tx.open_runs(c):
         cancel_run(tx, command, tx.row(c.number), run, command.reason)
     tx.change_conversation(c.number, deleted=True)
-    if command.erase:
-        _erase(tx, tx.row(c.number))
     return tx.conversation_record(command.conversation)
-
-
-def _erase(tx: Transaction, c: ConversationRow) -> None:
-    """Drop everything that was said, asked and put aside; rows and digests stay."""
-    tx.change_conversation(c.number, title=None, metadata=None)
-    tx.flush()
-    within = span(c.number)
-    for statement in (
-        "UPDATE message SET blocks = NULL, extra = NULL",
-        "UPDATE run SET input_waiting = NULL",
-        "UPDATE call SET arguments = '', content = NULL",
-        "UPDATE quarantine SET data = ''",
-    ):
-        tx.execute(f"{statement} WHERE place BETWEEN ? AND ?", within)
-    asked = tx.all("SELECT request FROM response WHERE place BETWEEN ? AND ?", within)
-    tx.execute("UPDATE response SET request = NULL WHERE place BETWEEN ? AND ?", within)
-    for (request,) in asked:
-        tx.execute(
-            "DELETE FROM content WHERE tenant = ? AND digest = ? "
-            "AND NOT EXISTS (SELECT 1 FROM response WHERE response.request = content.digest)",
-            (c.tenant, request),
-        )
-    tx.forget_conversation(c.number)
-    for (name,) in tx.all("SELECT id FROM message WHERE place BETWEEN ? AND ?", within):
-        emptied = tx.message(c, name)
-        if emptied is not None:
-            tx.messages.append(emptied)
 
 
 def delete_messages(tx: Transaction, command: DeleteMessages) -> Conversation | Denied:
@@ -225,13 +196,19 @@ def keep_canceled(tx: Transaction, command: KeepCanceled) -> Conversation | Deni
 
 
 def put_content(tx: Transaction, command: PutContent) -> None:
-    """Store what is not stored yet."""
+    """Store what is not stored yet, and note that this conversation needs it."""
     c = tx.conversation(command.conversation)
     for digest, data in command.items:
         tx.execute(
             "INSERT INTO content (tenant, digest, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
             (c.tenant, pack(digest), data),
         )
+        if not command.structure:
+            tx.execute(
+                "INSERT INTO content_use (conversation, tenant, digest) VALUES (?, ?, ?) "
+                "ON CONFLICT DO NOTHING",
+                (c.number, c.tenant, pack(digest)),
+            )
 
 
 def quarantine(tx: Transaction, command: Quarantine) -> None:

@@ -69,6 +69,7 @@ def _home(tx: Transaction, c: ConversationRow, run: int) -> ConversationId:
         return c.id
     if not (c.revision or c.last_event):
         tx.execute("DELETE FROM session WHERE place = ?", (c.session,))
+        tx.execute("DELETE FROM content_use WHERE conversation = ?", (c.number,))
         tx.execute("DELETE FROM conversation WHERE number = ?", (c.number,))
         tx.forget_conversation(c.number)
     row = tx.one("SELECT id FROM conversation WHERE number = ?", (number,))

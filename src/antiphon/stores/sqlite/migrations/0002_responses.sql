@@ -17,7 +17,6 @@ CREATE TABLE response (
 CREATE UNIQUE INDEX response_id ON response (id);
 CREATE INDEX response_run ON response (run);
 CREATE INDEX response_unstored ON response (place) WHERE NOT stored;
-CREATE INDEX response_request ON response (request) WHERE request IS NOT NULL;
 
 CREATE TABLE response_key (
   scope TEXT NOT NULL,
