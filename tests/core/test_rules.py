@@ -285,7 +285,7 @@ def test_each_rule_finds_what_breaks_it_and_nothing_else(example: Example) -> No
 
 
 def test_every_code_of_the_graph_has_an_example() -> None:
-    contract = """empty_sequence unknown_block_kind message_id_conflict duplicate_call_id
+    contract = """content_erased empty_sequence unknown_block_kind message_id_conflict duplicate_call_id
         missing_tool_result orphan_tool_result duplicate_tool_result result_before_call tool_mismatch
         arguments_mismatch generation_mismatch unclosed_arguments uncommitted_block foreign_branch
         dangling_leaf trust_violation cycle missing_parent foreign_parent malformed_item"""
