@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any
 
 from antiphon.core.manifest import WireRequest
@@ -13,7 +14,7 @@ from bench.talk import arguments, words
 USAGE = {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18}
 DONE = b"data: [DONE]\n\n"
 TURNS = 3000
-"""How many turns a `MemoryTransport` is good for."""
+"""How many turns a `MemoryTransport` is good for, where nobody says."""
 
 
 def chat_event(delta: dict[str, Any], finish: str | None = None) -> bytes:
@@ -45,14 +46,19 @@ def chat_text(pieces: Iterable[str]) -> list[bytes]:
 
 def chat_call(call_id: str, name: str, pieces: Iterable[str]) -> list[bytes]:
     """Return the events of a streamed tool call."""
-    function = {"name": name, "arguments": ""}
-    opened = {"index": 0, "id": call_id, "type": "function", "function": function}
+    return chat_calls([(call_id, name, pieces)])
+
+
+def chat_calls(calls: Iterable[tuple[str, str, Iterable[str]]]) -> list[bytes]:
+    """Return the events of streamed tool calls: id, name and arguments of each."""
+    events = [chat_event({"role": "assistant", "content": None})]
+    for index, (call_id, name, pieces) in enumerate(calls):
+        function = {"name": name, "arguments": ""}
+        opened = {"index": index, "id": call_id, "type": "function", "function": function}
+        said = ({"index": index, "function": {"arguments": piece}} for piece in pieces)
+        events += (chat_event({"tool_calls": [part]}) for part in (opened, *said))
     return [
-        chat_event({"role": "assistant", "content": None, "tool_calls": [opened]}),
-        *(
-            chat_event({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]})
-            for piece in pieces
-        ),
+        *events,
         chat_event({}, "tool_calls"),
         _chat(choices=[], usage=USAGE),
         DONE,
@@ -89,10 +95,10 @@ def anthropic_events(block: dict[str, Any], deltas: Iterable[dict[str, Any]]) ->
 
 
 class MemoryTransport:
-    """Stands where the HTTP client stands: asks for the tool once, then answers, turn after turn."""
+    """Stands where the HTTP client stands: asks for the tool, then answers, turn after turn."""
 
-    def __init__(self) -> None:
-        self._bodies = _bodies()
+    def __init__(self, *, calls: int = 1, turns: int = TURNS) -> None:
+        self._bodies = _bodies(calls, turns)
         self.sent = 0
 
     async def send(
@@ -112,14 +118,20 @@ class MemoryTransport:
         """Hold nothing."""
 
 
-def _bodies() -> Iterator[bytes]:
+def _bodies(calls: int, turns: int) -> Iterator[bytes]:
     """Return turn after turn of answers made beforehand: a line may not hold a call id twice."""
+    asked = iter(range(calls * turns))
     return iter(
         [
             body
-            for number in range(TURNS)
+            for _ in range(turns)
             for body in (
-                b"".join(chat_call(f"call_t{number}", "forecast", [arguments()])),
+                b"".join(
+                    chat_calls(
+                        (f"call_t{number}", "forecast", [arguments(number)])
+                        for number in islice(asked, calls)
+                    )
+                ),
                 b"".join(chat_text([words()])),
             )
         ]

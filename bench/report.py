@@ -47,6 +47,10 @@ What is missed is missed for these reasons, and none of them is a surprise waiti
   what a whole answer costs in Python takes the rest. LiteLLM's figures are from a quiet machine.
 - **G5, CPU of a delta.** Each is decoded, checked, kept as preview and told to its reader by number;
   a relay that only passes bytes on needs a good half of that.
+- **Tools, what a call costs.** The floor is two rows and nothing else. Ours is a call that was read from
+  a stream, held against its schema, digested for reuse, written as ledger row and events, its result
+  bounded, stored, put into the tree, judged and rendered: some 0.9 ms of Python, spread as thin as that
+  of a turn. The two writes themselves share their commits with all other calls.
 - **G3, throughput.** Durability costs little, since commits are shared and our own work is
   what limits us; beside a bare HTTP client with four rows a call we are several times dearer.
 """

@@ -41,9 +41,9 @@ def words(count: int = 30) -> str:
     return " ".join(_draw.choices(_words, k=count))
 
 
-def arguments() -> str:
+def arguments(days: int = 3) -> str:
     """Return the arguments of one call of `forecast`."""
-    return json.dumps({"city": words(1), "days": 3})
+    return json.dumps({"city": words(1), "days": days})
 
 
 @dataclass(frozen=True, slots=True)
