@@ -185,8 +185,10 @@ async def test_a_provider_that_says_no_is_an_error_in_the_clients_shape(at: Door
     at.provider.scripts = [[Status(400), b'{"error":{"message":"no","code":"bad_thing"}}']]
     with pytest.raises(openai.APIStatusError) as caught:
         await at.client.chat.completions.create(model="rehearsal", messages=HI)
-    assert caught.value.status_code >= 400
+    assert caught.value.status_code == 502
     assert caught.value.code == "bad_thing"
+    assert "bad_thing" in str(caught.value)
+    assert caught.value.response.headers["x-should-retry"] == "false"
 
 
 @pytest.mark.req("M67", "M77")

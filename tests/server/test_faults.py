@@ -38,7 +38,7 @@ ANSWERS = [
     (errors.Conflict, "duplicate_tool_result", 400, True),
     (errors.OutcomeUnknown, "outcome_unknown", 424, True),
     (errors.RunCanceled, "canceled", 409, True),
-    (errors.ProviderFailed, "provider_error", 502, False),
+    (errors.ProviderFailed, "provider_error", 502, True),
     (errors.StoreLocked, "store_locked", 503, False),
     (errors.NotDurable, "not_durable", 503, False),
     (errors.StoreError, "store_error", 500, False),

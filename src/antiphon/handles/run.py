@@ -223,4 +223,9 @@ def run_error(run: RunId, status: RunStatus, code: str | None) -> AntiphonError:
             "The provider may have done the work; nothing came back, and it was not asked again.",
             at=run,
         )
-    return ProviderFailed("The run ended without an answer.", code=code, at=run)
+    why = code or ProviderFailed.default_code
+    return ProviderFailed(
+        f"The run ended without an answer: {why}. `antiphon show {run}` tells what was sent.",
+        code=code,
+        at=run,
+    )

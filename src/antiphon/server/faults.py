@@ -1,7 +1,8 @@
 """What goes wrong, as HTTP: a status for each of our errors, a body for each API.
 
 The OpenAI and Anthropic SDKs try again by themselves on 408, 409, 429 and 5xx. Where trying
-again cannot help, or may do a thing twice, the answer says `x-should-retry: false`.
+again cannot help, or may do a thing twice, the answer says `x-should-retry: false`: a provider's
+no, too, since the run has tried again where that helps, and the same request finds the same run.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ def headers_of(error: AntiphonError) -> dict[str, str]:
         return {"retry-after": "1"}
     if error.code in UNREAD:
         return {"connection": "close"}
-    if isinstance(error, Conflict | OutcomeUnknown | RunCanceled):
+    if isinstance(error, Conflict | OutcomeUnknown | RunCanceled | ProviderFailed):
         return {"x-should-retry": "false"}
     return {}
 

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from antiphon.core.records import Response
+from antiphon.core.records import Response, RunStatus
+from antiphon.handles.run import run_error
 from antiphon.server.responses.output import Json, as_json
 from antiphon.server.responses.request import Create
 from antiphon.server.responses.write import Status, Stretch
 
 SECOND_MS: Final = 1000
-
-EXPLAINED: Final = {
-    "outcome_unknown": (
-        "The provider may have done the work; nothing came back, and it was not asked again."
-    ),
-    "canceled": "The response was canceled.",
-}
 
 
 def resource(response: Response, asked: Create, model: str, stretch: Stretch) -> Json:
@@ -31,7 +25,7 @@ def resource(response: Response, asked: Create, model: str, stretch: Stretch) ->
         "completed_at": _completed(stretch),
         "status": stretch.status.value,
         "incomplete_details": {"reason": stretch.cut} if stretch.cut else None,
-        "error": _error(stretch),
+        "error": _error(response, stretch),
         "model": model,
         "previous_response_id": response.previous,
         "conversation": {"id": response.conversation},
@@ -68,11 +62,12 @@ def _completed(stretch: Stretch) -> int | None:
     return stretch.ended_ms // SECOND_MS
 
 
-def _error(stretch: Stretch) -> Json | None:
+def _error(response: Response, stretch: Stretch) -> Json | None:
     if stretch.status not in (Status.FAILED, Status.CANCELLED):
         return None
     code = stretch.code or "server_error"
-    return {"code": code, "message": EXPLAINED.get(code, "The run ended without an answer.")}
+    ended = RunStatus.CANCELED if stretch.status is Status.CANCELLED else RunStatus.ERROR
+    return {"code": code, "message": run_error(response.run, ended, code).message}
 
 
 def usage(stretch: Stretch) -> Json | None:
