@@ -24,9 +24,11 @@ from antiphon.adapters.base import render
 from antiphon.adapters.call_ids import CallIds
 from antiphon.adapters.conversion import convert
 from antiphon.adapters.parsing import number
+from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import Block, Image, Message, Role, Text, ToolCall, ToolResult
 from antiphon.core.ids import CallId
 from antiphon.core.manifest import Policy, ToolDeclaration
+from antiphon.core.rules import check
 from antiphon.errors import AntiphonError, InvalidInput, SequenceRejected
 from tests.support.everywhere import DIALECTS, EXACT, TALK, TOOLS, fingerprints, rendered
 from tests.support.lines import KEY, PNG, answer, asks, call, line, model, system, user
@@ -281,18 +283,126 @@ def test_an_id_that_looks_like_a_respelled_one_takes_nothing_from_it(dialect: st
         assert told(parsed.messages).results == tuple((n, f"of {i}") for n, i in enumerate(order))
 
 
+ODD = ("files.read", "two words", "ünïcode", "1st", "-x", "semi;colon", "\n", "a" * 80, "a" * 200)
+
+names = st.one_of(
+    st.text("abz_-.:19 é", min_size=1, max_size=4),  # few letters, so that they nearly meet
+    st.text(st.characters(codec="utf-8"), min_size=1, max_size=140),
+)
+
+
+def offers(*named: str) -> list[ToolDeclaration]:
+    return [ToolDeclaration(name=name) for name in named]
+
+
+def takes(dialect: str, name: str) -> bool:
+    pattern = registry.get(dialect).profile.tool_name_pattern
+    return pattern is None or re.fullmatch(pattern, name) is not None
+
+
+def on_the_wire(dialect: str, name: str) -> str:
+    """Return what the only tool that is declared is called in a request."""
+    made = render(registry.get(dialect), line(user()), Policy(model="m-1"), offers(name), key=KEY)
+    (sent,) = registry.get(dialect).parse(exact(made.request.body)).tools
+    return sent.name
+
+
+def can_choose(dialect: str) -> bool:
+    try:
+        rendered(dialect, TALK, tool_choice="tool:look")
+    except InvalidInput:
+        return False
+    return True
+
+
+@pytest.mark.req("M31")
 @for_every_dialect
-@pytest.mark.parametrize("name", ["two words", "ünïcode", "a" * 200, "semi;colon", "\n"])
-def test_a_name_that_no_tool_may_have_is_refused_by_its_rule(dialect: str, name: str) -> None:
-    """Where there is such a rule: a dialect without one is given the name as it is."""
-    tools = [ToolDeclaration(name=name)]
-    policy, adapter = Policy(model="m-1"), registry.get(dialect)
-    if adapter.profile.tool_name_pattern is None:
-        made = render(adapter, line(user()), policy, tools, key=KEY)
-        assert [t.name for t in adapter.parse(exact(made.request.body)).tools] == [name]
+@settings(max_examples=25)
+@given(data=st.data())
+def test_respelled_names_are_legal_and_nobody_elses_in_whatever_order_they_are_declared(
+    dialect: str, data: st.DataObject
+) -> None:
+    profile = registry.get(dialect).profile
+    drawn = data.draw(st.lists(names, min_size=1, max_size=6, unique=True))
+    # Somebody may bear the very name that another one would be sent by.
+    taken = [ToolNames(profile, offers(name)).sent_as(name) for name in drawn]
+    everyone = data.draw(st.permutations(list(dict.fromkeys(drawn + taken))))
+    declared = everyone[: data.draw(st.integers(0, len(everyone)))]
+    spelled = ToolNames(profile, offers(*declared))
+    wire = {name: spelled.sent_as(name) for name in everyone}
+    assert len(set(wire.values())) == len(wire)
+    assert {spelled.ours[theirs]: theirs for theirs in wire.values()} == wire
+    assert all(takes(dialect, theirs) for theirs in wire.values())
+    for name in declared:
+        assert wire[name] == name or not takes(dialect, name)
+    again = ToolNames(profile, offers(*data.draw(st.permutations(declared))))
+    assert {name: again.sent_as(name) for name in declared} == {n: wire[n] for n in declared}
+    assert {name: spelled.sent_as(name) for name in everyone} == wire
+
+
+@for_every_dialect
+@pytest.mark.parametrize("choice", ["tool:{}", None])
+@pytest.mark.parametrize("name", ODD)
+def test_a_tool_of_any_name_is_declared_chosen_called_and_answered_by_one_that_is_legal(
+    dialect: str, name: str, choice: str | None
+) -> None:
+    adapter = registry.get(dialect)
+    asked = asks(call("c1", "look"), call("c2", name))
+    messages = line(user(), asked, answer("c1", "of c1"), answer("c2", "of c2"), user())
+    policy = Policy(model="m-1", tool_choice=choice and choice.format(name))
+    if choice is not None and not can_choose(dialect):
+        return
+    made = render(adapter, messages, policy, offers("look", name), key=KEY)
+    assert problems(dialect, made.request.body) == []
+    parsed = adapter.parse(exact(made.request.body))
+    looked, sent = (tool.name for tool in parsed.tools)
+    assert takes(dialect, sent)
+    assert (looked, sent == name) == ("look", takes(dialect, name))
+    assert check(parsed.messages, adapter.profile, mapped=False, tools=parsed.tools) == ()
+    assert parsed.policy.tool_choice == (choice and choice.format(sent))
+    assert [called for called, _ in told(parsed.messages).calls] == ["look", sent]
+    assert told(parsed.messages).results == ((0, "of c1"), (1, "of c2"))
+    mapped = [(m.block, m.detail) for m in made.mappings if m.rule == "tool_name_respelled"]
+    told_of = f"{name} as {sent}"
+    respelled = [("tools[1]", told_of), (f"{messages[1].id}.1", told_of)]
+    assert mapped == (respelled if sent != name else [])
+    if sent != name:  # nowhere else either, such as beside its result
+        assert json.dumps(name, ensure_ascii=False).encode() not in made.request.body
+
+
+@for_every_dialect
+@pytest.mark.parametrize("name", ODD)
+def test_a_request_with_such_a_name_is_refused_as_it_stands(dialect: str, name: str) -> None:
+    """Somebody else's request goes out as it is; it is ours alone that we may spell otherwise."""
+    profile = registry.get(dialect).profile
+    declared = check(line(user()), profile, mapped=False, tools=offers("look", name))
+    asked = line(user(), asks(call("c1", name)), answer("c1"), user())
+    called = check(asked, profile, mapped=False, tools=offers("look"))
+    for found in (declared, called):
+        assert ("bad_tool_name" in {f.code for f in found}) is not takes(dialect, name)
+    assert check(asked, profile, tools=offers("look", name)) == ()
+
+
+@for_every_dialect
+def test_a_name_that_comes_later_moves_nothing_that_was_sent(dialect: str) -> None:
+    """A history that began elsewhere calls what is not declared here, by names that meet here."""
+    sent = on_the_wire(dialect, "files.read")
+    first = line(user(), asks(call("c1", "files.read")), answer("c1"), user("And? [first]"))
+    grown = line(*first, asks(call("c2", sent)), answer("c2"), asks(call("c3", "files.read")), answer("c3"), user())  # fmt: skip
+    before, after = body(dialect, first), body(dialect, grown)
+    mark = b"[first]"
+    assert after.startswith(before[: before.rindex(mark) + len(mark)])
+    calls = [called for called, _ in told(registry.get(dialect).parse(exact(after)).messages).calls]
+    assert (calls[0], calls[2]) == (sent, sent)
+    assert (calls[1] == sent) is (sent == "files.read")
+
+
+@for_every_dialect
+def test_a_tool_without_a_name_is_given_none(dialect: str) -> None:
+    if registry.get(dialect).profile.tool_name_pattern is None:
         return
     with pytest.raises(SequenceRejected) as refused:
-        render(adapter, line(user()), policy, tools, key=KEY)
+        render(registry.get(dialect), line(user()), Policy(model="m-1"), offers(""), key=KEY)
     assert refused.value.code == "bad_tool_name"
 
 

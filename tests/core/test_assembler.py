@@ -280,6 +280,22 @@ def test_a_call_by_a_name_that_the_provider_never_takes_back_is_no_answer(name: 
     assert assemble(*call(), TOOLS, tool_name_pattern=pattern).committable
 
 
+def test_a_call_is_of_the_tool_whose_name_was_sent_so_and_is_held_against_its_schema() -> None:
+    pattern, names = "[a-zA-Z0-9_-]{1,64}", {"look_1f": "look.up"}
+    check = compile_schema({"type": "object", "required": ["city"]})
+    options: dict[str, Any] = {
+        "tools": {"look.up": check},
+        "tool_name_pattern": pattern,
+        "tool_names": names,
+    }
+    for said in ("look_1f", "look.up"):
+        answer = assemble(*call(name=said), TOOLS, **options)
+        assert answer.committable
+        assert [(c.name, c.schema_digest) for c in answer.calls] == [("look.up", check.digest)]
+    unknown = assemble(*call(name="look.in"), TOOLS, **options)
+    assert withheld(unknown) == "malformed_function_call"
+
+
 def test_two_calls_of_one_answer_share_no_id_even_where_the_line_has_it_already() -> None:
     twice = assemble(*call(), *call(block=4), TOOLS, known_call_ids=["c1"])
     assert withheld(twice) == "duplicate_call_id"

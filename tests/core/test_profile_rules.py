@@ -274,6 +274,7 @@ EXAMPLES = [
         at="m2.0",
         broken=line(user(), asks(call("a", name="files.read")), answer("a")),
         whole=line(user(), asks(call("a", name="f" * 64)), answer("a")),
+        mapped=True,
     ),
     Example(
         code="bad_tool_name",
@@ -282,6 +283,15 @@ EXAMPLES = [
         whole=line(user()),
         tools=(tool(), tool("f" * 65)),
         whole_tools=(tool(), tool("files-read_2")),
+        mapped=True,
+    ),
+    Example(
+        code="bad_tool_name",
+        at="tools[0]",
+        broken=line(user()),
+        whole=line(user()),
+        tools=(tool(""),),
+        whole_tools=(tool("a"),),
     ),
     Example(
         code="schema_unsupported",

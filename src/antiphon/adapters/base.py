@@ -14,6 +14,7 @@ from typing import Final, Protocol, Self, runtime_checkable
 
 import msgspec
 
+from antiphon.adapters.tool_names import ToolNames
 from antiphon.core import manifest
 from antiphon.core.blocks import Block, Message, ToolCall
 from antiphon.core.deltas import Channel, Delta, Usage
@@ -62,6 +63,10 @@ class RenderedLine(Protocol):
     @property
     def call_ids(self) -> Container[str]:
         """The ids of all calls on the line, answered or not. A view: it grows with the line."""
+
+    @property
+    def tool_names(self) -> ToolNames:
+        """How its tools are named on the wire: the model asks for them by these names."""
 
 
 class Reader(Protocol):

@@ -1,8 +1,4 @@
-"""Call ids as a provider takes them: the same id always comes out the same, and no two as one.
-
-A respelled id is made from the id alone, so the same history goes out alike in every request
-and every process. Ours stays in the history; theirs is only ever on the wire.
-"""
+"""Call ids as a provider takes them."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from antiphon.adapters.spellings import Spellings
 from antiphon.core.digests import NO_KEY, digest
 from antiphon.core.ids import CallId
 from antiphon.core.profile import Profile
@@ -19,46 +16,26 @@ BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 LENGTHS: Final = (9, 40, 32, 24, 16, 12, 8, 6)
 
 
-class CallIds:
+class CallIds(Spellings[CallId]):
     """How the calls of one line are named to the provider."""
 
-    __slots__ = ("_limit", "_ours", "_pattern", "_theirs")
+    __slots__ = ("_limit", "_pattern")
 
     def __init__(self, profile: Profile) -> None:
+        super().__init__()
         self._limit = profile.call_id_safe or profile.call_id_max
         self._pattern = re.compile(profile.call_id_pattern) if profile.call_id_pattern else None
-        self._theirs: dict[CallId, str] = {}
-        self._ours: dict[str, CallId] = {}
-
-    def copy(self) -> CallIds:
-        """Return names that stand where these stand."""
-        other = CallIds.__new__(CallIds)
-        other._limit, other._pattern = self._limit, self._pattern
-        other._theirs, other._ours = self._theirs.copy(), self._ours.copy()
-        return other
-
-    def sent_as(self, call_id: CallId) -> str:
-        """Return the id on the wire for `call_id`: itself wherever the provider takes it.
-
-        Raises:
-            InvalidInput: `bad_call_id`: no id that can be made fits the profile's pattern.
-        """
-        known = self._theirs.get(call_id)
-        if known is None:
-            if call_id not in self._ours and self._fits(call_id):
-                known = call_id
-            else:
-                known = next(s for s in self._spellings(call_id) if s not in self._ours)
-            self._theirs[call_id] = known
-            self._ours[known] = call_id
-        return known
 
     def _fits(self, spelling: str) -> bool:
         short = self._limit is None or len(spelling) <= self._limit
         return short and (self._pattern is None or self._pattern.fullmatch(spelling) is not None)
 
-    def _spellings(self, call_id: CallId) -> Iterator[str]:
-        """Yield ids made from this one that the provider takes, without end if there is any."""
+    def _made_from(self, call_id: CallId) -> Iterator[str]:
+        """Yield ids made from this one that the provider takes, without end if there is any.
+
+        Raises:
+            InvalidInput: `bad_call_id`: no id that can be made fits the profile's pattern.
+        """
         fitting = False
         for number in range(1000):
             text = _base62(digest(NO_KEY, "call id", call_id.encode(), str(number).encode()))

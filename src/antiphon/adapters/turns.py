@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, Self
 from antiphon.adapters.base import GrowingBody, Rendering, request_hasher
 from antiphon.adapters.call_ids import CallIds
 from antiphon.adapters.contents import is_blank
+from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import (
     AnyBlock,
     Message,
@@ -49,11 +50,15 @@ ASSISTANT: Final = "assistant"
 
 
 class Start(NamedTuple):
-    """What of a request does not depend on its line: where it goes, and the body up to system text."""
+    """What of a request does not depend on its line: where it goes, and the body up to system text.
+
+    `names` are those that its tools are declared by.
+    """
 
     url: str
     headers: tuple[tuple[str, str], ...]
     head: bytes
+    names: ToolNames
 
 
 class TurnsLine:
@@ -74,7 +79,8 @@ class TurnsLine:
         self._key = key
         self._checker = LineChecker(profile, tools=tools, key=key, conversation=conversation)
         self._sequence: Digest | None = None
-        self._mappings: list[Mapping] = []
+        self._names = start.names
+        self._mappings = [*start.names.mappings]
         self._ids = CallIds(profile)
         self._start = start
         self._between = Role.SYSTEM in profile.roles
@@ -137,6 +143,11 @@ class TurnsLine:
         """The ids of all calls on the line."""
         return self._checker.call_ids
 
+    @property
+    def tool_names(self) -> ToolNames:
+        """How its tools are named on the wire."""
+        return self._names
+
     def feed(self, message: Message, digest: Digest | None = None) -> None:
         """Take the next message of the line.
 
@@ -149,7 +160,7 @@ class TurnsLine:
             own = digest or message_digest(self._key, message)
             self._checker.feed(message)
             if not self._checker.refused:
-                self._take(message, owed)
+                self._take(self._names.told(message, self._mappings), owed)
         except UnicodeEncodeError:
             raise InvalidInput(
                 "The text holds half a surrogate pair, which no request can carry.",
@@ -193,6 +204,7 @@ class TurnsLine:
         other.__dict__.update(self.__dict__)
         other._checker = self._checker.copy()
         other._mappings = self._mappings.copy()
+        other._names = self._names.copy()
         other._ids = self._ids.copy()
         other._system = self._system.copy()
         other._later = self._later.copy()

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, TypeAlias, assert_never
 
 from msgspec import structs
@@ -73,6 +74,8 @@ class _Call:
 
 _Held: TypeAlias = _Text | _Call
 
+_AS_THEY_ARE: Final[Mapping[str, str]] = MappingProxyType({})
+
 
 class _Uncommittable(Exception):  # never leaves this module
     """Why the answer may not be committed."""
@@ -96,6 +99,7 @@ class Assembler:
         commit_truncated: bool = True,
         known_call_ids: Container[str] = (),
         tool_name_pattern: str | None = None,
+        tool_names: Mapping[str, str] = _AS_THEY_ARE,
         max_output_tokens: int | None = None,
     ) -> None:
         """Start with nothing.
@@ -108,7 +112,8 @@ class Assembler:
                 of them is given another: servers that count from zero in every answer are
                 common, and two calls of one line may not share an id.
             tool_name_pattern: What the profile takes as the name of a tool. A call by another
-                name could never be sent back, so the conversation would end with it.
+                name is none that the provider meant, unless a tool is declared by it.
+            tool_names: Whose each name is that a tool was sent by. A call is a call of that tool.
             max_output_tokens: The limit on the answer that was asked for.
         """
         self._tools = tools
@@ -116,6 +121,7 @@ class Assembler:
         self._commit_truncated = commit_truncated
         self._known_call_ids = known_call_ids
         self._names = None if tool_name_pattern is None else re.compile(tool_name_pattern)
+        self._tool_names = tool_names
         self._max_output_tokens = max_output_tokens
         self._blocks: dict[int, _Held] = {}
         self._size_bytes = 0
@@ -479,7 +485,9 @@ class Assembler:
         for (block, held), text in zip(self._held_calls(), arguments, strict=True):
             if not held.name:
                 raise _malformed("A call came without the name of its tool.")
-            if self._names is not None and self._names.fullmatch(held.name) is None:
+            name = self._tool_names.get(held.name, held.name)
+            check = None if self._tools is None else self._tools.get(name)
+            if check is None and not self._takes_name(held.name):
                 raise _malformed(f"{held.name[:80]!r} is no name for a tool.")
             call_id = held.call_id or self._made_id(block, "missing_call_id")
             if call_id in seen:
@@ -491,17 +499,19 @@ class Assembler:
             seen.add(call_id)
             if call_id in self._known_call_ids:
                 call_id = self._made_id(block, "reused_call_id")
-            check = None if self._tools is None else self._tools.get(held.name)
             calls.append(
                 ToolCall(
                     call_id=CallId(call_id),
-                    name=held.name,
+                    name=name,
                     arguments=text,
                     schema_digest=None if check is None else check.digest,
                     opaque=held.opaque,
                 )
             )
         return tuple(calls)
+
+    def _takes_name(self, name: str) -> bool:
+        return self._names is None or self._names.fullmatch(name) is not None
 
     def _made_id(self, block: int, why: str) -> str:
         """Return an id for a call that came without one of its own: the same for the same answer.

@@ -106,9 +106,10 @@ class ProfileRules:
             for role in Role
         }
         self._call_ids = re.compile(profile.call_id_pattern) if profile.call_id_pattern else None
-        self._names = re.compile(profile.tool_name_pattern) if profile.tool_name_pattern else None
+        names = None if mapped else profile.tool_name_pattern
+        self._names = re.compile(names) if names else None
         self._findings = findings
-        findings.extend(check_tools(profile, tools))
+        findings.extend(check_tools(profile, tools, mapped=mapped))
         ordered = (
             profile.system_first
             or profile.system_apart

@@ -23,8 +23,13 @@ VALUES: Final = frozenset({"enum", "const", "default", "examples", "required", "
 """Keywords that hold values, not schemas."""
 
 
-def check_tools(profile: Profile, tools: Collection[ToolDeclaration]) -> Iterator[Finding]:
-    """Yield what is wrong with the tool declarations of a request. They stand before the line."""
+def check_tools(
+    profile: Profile, tools: Collection[ToolDeclaration], *, mapped: bool
+) -> Iterator[Finding]:
+    """Yield what is wrong with the tool declarations of a request. They stand before the line.
+
+    Where they are `mapped`, a name is spelled as the profile takes it; no name stays none.
+    """
     names = re.compile(profile.tool_name_pattern) if profile.tool_name_pattern else None
     if profile.max_tools is not None and len(tools) > profile.max_tools:
         yield Finding(
@@ -34,7 +39,8 @@ def check_tools(profile: Profile, tools: Collection[ToolDeclaration]) -> Iterato
             message=f"{len(tools)} tools are declared, the provider takes {profile.max_tools}.",
         )
     for number, tool in enumerate(tools):
-        if names is not None and names.fullmatch(tool.name) is None:
+        named = mapped and tool.name
+        if names is not None and not named and names.fullmatch(tool.name) is None:
             yield Finding(
                 code="bad_tool_name",
                 at=f"tools[{number}]",

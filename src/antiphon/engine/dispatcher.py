@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from antiphon.adapters.base import RenderedLine, Resumable
+from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.assembler import Assembler
 from antiphon.core.blocks import Message
 from antiphon.core.commands import Accept, Close, Command, Prepare, PutContent, Retry, Supersede
@@ -339,6 +340,9 @@ class Dispatcher:
     def _exchange(self, accepted: Accepted) -> Exchange:
         """Return an exchange of this attempt that has neither sent nor read anything."""
         world, attempt, target = self._world, accepted.attempt, accepted.target
+        profile = target.adapter.profile
+        # Where another process made the request, what is declared is all that it offers.
+        names = world.lines.tool_names(accepted.conversation) or ToolNames(profile, target.tools)
         live = world.broker.open(
             accepted.conversation, accepted.run, attempt.generation, accepted.answer
         )
@@ -354,7 +358,8 @@ class Dispatcher:
                 commit_truncated=world.settings.commit_truncated,
                 known_call_ids=world.lines.call_ids(accepted.conversation),
                 limits=world.settings.limits,
-                tool_name_pattern=target.adapter.profile.tool_name_pattern,
+                tool_name_pattern=profile.tool_name_pattern,
+                tool_names=names.ours,
                 max_output_tokens=target.policy.max_output_tokens,
             ),
             idle_s=world.settings.idle_timeout_s,

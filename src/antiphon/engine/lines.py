@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from antiphon.adapters.base import Adapter, RenderedLine
+from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import Message, Role, Status
 from antiphon.core.ids import ConversationId, Digest, MessageId
 from antiphon.core.listing import Listed
@@ -123,6 +124,11 @@ class LineCache:
         """Return the ids of the calls on the conversation's newest line."""
         warm = self._warm.get(conversation)
         return warm.line.call_ids if warm is not None else ()
+
+    def tool_names(self, conversation: ConversationId) -> ToolNames | None:
+        """Return how the tools of the conversation's newest line are named, if it is here."""
+        warm = self._warm.get(conversation)
+        return warm.line.tool_names if warm is not None else None
 
     def listed(self, conversation: ConversationId, line: RenderedLine) -> Listed | None:
         """Return how far the mappings of this line are stored, if that is known."""

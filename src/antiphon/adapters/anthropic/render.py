@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from antiphon.adapters.anthropic import parts
 from antiphon.adapters.anthropic.head import head
 from antiphon.adapters.anthropic.profile import HOME, Wire, same_model
+from antiphon.adapters.tool_names import ToolNames
 from antiphon.adapters.turns import Start, TurnsLine
 from antiphon.core.blocks import AnyBlock, Opaque, ToolCall, ToolResult
 from antiphon.core.ids import ConversationId
@@ -30,7 +31,9 @@ class AnthropicLine(TurnsLine):
         key: bytes,
         conversation: ConversationId | None,
     ) -> None:
-        start = Start(_url(policy.endpoint), _headers(policy, wire), head(policy, tools, wire))
+        names = ToolNames(profile, tools)
+        before = head(names.chosen(policy), names.declared, wire)
+        start = Start(_url(policy.endpoint), _headers(policy, wire), before, names)
         super().__init__(profile, policy, tools, start, key=key, conversation=conversation)
 
     def _part(self, block: AnyBlock, at: str) -> bytes:

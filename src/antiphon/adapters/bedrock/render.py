@@ -14,6 +14,7 @@ from typing import Final, Self
 from antiphon.adapters.bedrock import parts
 from antiphon.adapters.bedrock.head import declared, head, headers, url
 from antiphon.adapters.bedrock.profile import Wire, same_model
+from antiphon.adapters.tool_names import ToolNames
 from antiphon.adapters.turns import ASSISTANT, USER, Start, TurnsLine
 from antiphon.core.blocks import (
     AnyBlock,
@@ -46,20 +47,21 @@ class BedrockLine(TurnsLine):
         key: bytes,
         conversation: ConversationId | None,
     ) -> None:
-        before, mapped = head(policy, tools)
-        start = Start(url(policy), headers(policy), before)
+        names = ToolNames(profile, tools)
+        before, mapped = head(names.chosen(policy), names.declared)
+        start = Start(url(policy), headers(policy), before, names)
         super().__init__(profile, policy, tools, start, key=key, conversation=conversation)
         self._wire = wire
         self._mappings += mapped
         self._declared = bool(tools)
         self._undeclared: dict[str, None] = {}
-        self._names: dict[str, int] = {}
+        self._filenames: dict[str, int] = {}
 
     def copy(self) -> Self:
         """Return a line that stands where this one stands, for another branch."""
         other = super().copy()
         other._undeclared = self._undeclared.copy()
-        other._names = self._names.copy()
+        other._filenames = self._filenames.copy()
         return other
 
     def _part(self, block: AnyBlock, at: str) -> bytes:
@@ -114,7 +116,7 @@ class BedrockLine(TurnsLine):
     def _name(self, file: File, at: str) -> str:
         """Return the name of a file, unlike that of any file before it."""
         name = parts.document_name(file.filename)
-        self._names[name] = times = self._names.get(name, 0) + 1
+        self._filenames[name] = times = self._filenames.get(name, 0) + 1
         if times > 1:
             name = f"{name[:190]} ({times})"
         if name != file.filename:

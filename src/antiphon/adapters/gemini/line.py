@@ -12,6 +12,7 @@ from typing import NamedTuple, Self
 
 from antiphon.adapters.base import GrowingBody, Rendering, request_hasher
 from antiphon.adapters.gemini.profile import same_model
+from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import (
     Message,
     Opaque,
@@ -42,6 +43,8 @@ class Start(NamedTuple):
     members: list[bytes]
     """Of the body, up to its system text."""
     mappings: list[Mapping]
+    names: ToolNames
+    """Those that its tools are declared by."""
 
 
 class GeminiLine:
@@ -63,7 +66,8 @@ class GeminiLine:
         self._checker = LineChecker(profile, tools=tools, key=key, conversation=conversation)
         self._sequence: Digest | None = None
         self._start = start
-        self._mappings = start.mappings.copy()
+        self._names = start.names
+        self._mappings = [*start.names.mappings, *start.mappings]
         self._system: list[str] = [policy.instructions] if policy.instructions else []
         self._body: GrowingBody | None = None
         self._sealed: list[bytes] = []
@@ -109,6 +113,11 @@ class GeminiLine:
         """The ids of all calls on the line."""
         return self._checker.call_ids
 
+    @property
+    def tool_names(self) -> ToolNames:
+        """How its tools are named on the wire."""
+        return self._names
+
     def feed(self, message: Message, digest: Digest | None = None) -> None:
         """Take the next message of the line.
 
@@ -121,7 +130,7 @@ class GeminiLine:
             own = digest or message_digest(self._key, message)
             self._checker.feed(message)
             if not self._checker.refused:
-                self._take(message, owed)
+                self._take(self._names.told(message, self._mappings), owed)
         except UnicodeEncodeError:
             raise InvalidInput(
                 "The text holds half a surrogate pair, which no request can carry.",
@@ -160,6 +169,7 @@ class GeminiLine:
         other.__dict__.update(self.__dict__)
         other._checker = self._checker.copy()
         other._mappings = self._mappings.copy()
+        other._names = self._names.copy()
         other._system = self._system.copy()
         other._body = self._body and self._body.copy()
         other._sealed = self._sealed.copy()

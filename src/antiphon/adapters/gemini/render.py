@@ -21,6 +21,7 @@ from antiphon.adapters.gemini.head import head
 from antiphon.adapters.gemini.line import GeminiLine, Start
 from antiphon.adapters.gemini.parts import Signed
 from antiphon.adapters.gemini.profile import Wire
+from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import (
     Block,
     File,
@@ -54,9 +55,10 @@ class ContentsLine(GeminiLine):
         key: bytes,
         conversation: ConversationId | None,
     ) -> None:
-        members, mappings = head(policy, tools)
+        names = ToolNames(profile, tools)
+        members, mappings = head(names.chosen(policy), names.declared)
         url = wire.url(policy.endpoint, policy.model, stream=policy.stream)
-        start = Start(url, wire.headers(stream=policy.stream), members, mappings)
+        start = Start(url, wire.headers(stream=policy.stream), members, mappings, names)
         super().__init__(profile, policy, tools, start, key=key, conversation=conversation)
         self._with_ids = wire.call_ids
         self._answer: list[bytes] = []  # the content of the model that is still open

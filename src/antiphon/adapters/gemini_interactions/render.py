@@ -17,6 +17,7 @@ from antiphon.adapters.gemini.profile import headers
 from antiphon.adapters.gemini_interactions import steps
 from antiphon.adapters.gemini_interactions.head import head
 from antiphon.adapters.gemini_interactions.profile import Wire
+from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import (
     File,
     Message,
@@ -51,9 +52,10 @@ class StepsLine(GeminiLine):
         key: bytes,
         conversation: ConversationId | None,
     ) -> None:
-        members, mappings = head(policy, tools, wire)
+        names = ToolNames(profile, tools)
+        members, mappings = head(names.chosen(policy), names.declared, wire)
         told = headers(wire.key_header, stream=policy.stream)
-        start = Start(wire.url(policy.endpoint), told, members, mappings)
+        start = Start(wire.url(policy.endpoint), told, members, mappings, names)
         super().__init__(profile, policy, tools, start, key=key, conversation=conversation)
 
     def _opening(self) -> bytes:

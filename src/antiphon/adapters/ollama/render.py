@@ -21,6 +21,7 @@ from antiphon.adapters.base import GrowingBody, Rendering, request_hasher
 from antiphon.adapters.contents import failure
 from antiphon.adapters.ollama.head import head, headers, url
 from antiphon.adapters.ollama.profile import Wire, same_model
+from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import (
     Image,
     Message,
@@ -68,7 +69,9 @@ class OllamaLine:
         self._checker = LineChecker(profile, tools=tools, key=key, conversation=conversation)
         self._sequence: Digest | None = None
         self._url, self._headers = url(policy.endpoint), headers(policy)
-        before, self._mappings = head(policy, tools, wire)
+        names = self._names = ToolNames(profile, tools)
+        before, mapped = head(names.chosen(policy), names.declared, wire)
+        self._mappings = [*names.mappings, *mapped]
         self._body = GrowingBody(request_hasher(key, METHOD, self._url, self._headers))
         self._body.append(before)
         self._empty = True
@@ -88,6 +91,11 @@ class OllamaLine:
         """The ids of all calls on the line."""
         return self._checker.call_ids
 
+    @property
+    def tool_names(self) -> ToolNames:
+        """How its tools are named on the wire."""
+        return self._names
+
     def feed(self, message: Message, digest: Digest | None = None) -> None:
         """Take the next message of the line.
 
@@ -100,7 +108,7 @@ class OllamaLine:
             own = digest or message_digest(self._key, message)
             self._checker.feed(message)
             if not self._checker.refused:
-                self._take(message, owed)
+                self._take(self._names.told(message, self._mappings), owed)
         except UnicodeEncodeError:
             raise InvalidInput(
                 "The text holds half a surrogate pair, which no request can carry.",
@@ -134,6 +142,7 @@ class OllamaLine:
         other.__dict__.update(self.__dict__)
         other._checker = self._checker.copy()
         other._mappings = self._mappings.copy()
+        other._names = self._names.copy()
         other._body = self._body.copy()
         other._asked = self._asked.copy()
         other._results = self._results.copy()

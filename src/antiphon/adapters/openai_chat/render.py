@@ -24,6 +24,7 @@ from antiphon.adapters.call_ids import CallIds
 from antiphon.adapters.contents import failure
 from antiphon.adapters.openai_chat.head import Json, head
 from antiphon.adapters.openai_chat.profile import Wire, same_upstream
+from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import (
     AnyBlock,
     Audio,
@@ -87,7 +88,9 @@ class ChatLine:
         if wire.key_header is not None:
             headers[wire.key_header] = ""  # the key is put there at the socket
         self._headers = tuple(sorted(headers.items()))
-        self._head, self._mappings = head(policy, tools, self._wire)
+        names = self._names = ToolNames(profile, tools)
+        self._head, mapped = head(names.chosen(policy), names.declared, self._wire)
+        self._mappings = [*names.mappings, *mapped]
         self._body = self._new_body()
         self._empty = True
         self._front: Json | None = None
@@ -108,6 +111,11 @@ class ChatLine:
         """The ids of all calls on the line."""
         return self._checker.call_ids
 
+    @property
+    def tool_names(self) -> ToolNames:
+        """How its tools are named on the wire."""
+        return self._names
+
     def feed(self, message: Message, digest: Digest | None = None) -> None:
         """Take the next message of the line.
 
@@ -120,7 +128,7 @@ class ChatLine:
             own = digest or message_digest(self._key, message)
             self._checker.feed(message)
             if not self._checker.refused:
-                self._take(message, owed)
+                self._take(self._names.told(message, self._mappings), owed)
         except UnicodeEncodeError:
             raise InvalidInput(
                 "The text holds half a surrogate pair, which no request can carry.",
@@ -156,6 +164,7 @@ class ChatLine:
         other.__dict__.update(self.__dict__)
         other._checker = self._checker.copy()
         other._mappings = self._mappings.copy()
+        other._names = self._names.copy()
         other._ids = self._ids.copy()
         other._tools = self._tools.copy()
         other._body = self._body.copy()

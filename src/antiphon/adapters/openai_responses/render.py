@@ -24,6 +24,7 @@ from antiphon.adapters.call_ids import CallIds
 from antiphon.adapters.openai_responses import items
 from antiphon.adapters.openai_responses.head import head
 from antiphon.adapters.openai_responses.profile import Wire, same_model
+from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import (
     AnyBlock,
     File,
@@ -107,12 +108,13 @@ class ResponsesLine:
         self._key = key
         self._checker = LineChecker(profile, tools=tools, key=key, conversation=conversation)
         self._sequence: Digest | None = None
-        self._mappings: list[Mapping] = []
+        names = self._names = ToolNames(profile, tools)
+        self._mappings = [*names.mappings]
         self._ids = CallIds(profile)
         self._method, self._url = "POST", wire.url(policy.endpoint)
         accept = "text/event-stream" if policy.stream else "application/json"
         self._headers = (("accept", accept), ("content-type", "application/json"))
-        self._head = head(policy, tools, wire)
+        self._head = head(names.chosen(policy), names.declared, wire)
         self._instructions = policy.instructions or None
         self._leader: Message | None = None  # system text that nothing has followed yet
         self._body: GrowingBody | None = None
@@ -129,6 +131,11 @@ class ResponsesLine:
         """The ids of all calls on the line."""
         return self._checker.call_ids
 
+    @property
+    def tool_names(self) -> ToolNames:
+        """How its tools are named on the wire."""
+        return self._names
+
     def feed(self, message: Message, digest: Digest | None = None) -> None:
         """Take the next message of the line.
 
@@ -141,7 +148,7 @@ class ResponsesLine:
             own = digest or message_digest(self._key, message)
             self._checker.feed(message)
             if not self._checker.refused:
-                self._take(message, owed)
+                self._take(self._names.told(message, self._mappings), owed)
         except UnicodeEncodeError:
             raise InvalidInput(
                 "The text holds half a surrogate pair, which no request can carry.",
@@ -186,6 +193,7 @@ class ResponsesLine:
         other.__dict__.update(self.__dict__)
         other._checker = self._checker.copy()
         other._mappings = self._mappings.copy()
+        other._names = self._names.copy()
         other._ids = self._ids.copy()
         other._body = self._body and self._body.copy()
         other._waiting = self._waiting.copy()
