@@ -398,6 +398,18 @@ def test_a_name_that_comes_later_moves_nothing_that_was_sent(dialect: str) -> No
 
 
 @for_every_dialect
+def test_what_another_branch_calls_takes_no_name_from_this_one(dialect: str) -> None:
+    begun = registry.get(dialect).line(Policy(model="m-1", profile=dialect), TOOLS, key=KEY)
+    here = line(user(), asks(call("c1", "files.read")), answer("c1"), user())
+    there = line(user(), asks(call("c2", on_the_wire(dialect, "files.read"))), answer("c2"), user())
+    begun.feed(here[0])
+    for branch, messages in ((begun.copy(), there), (begun, here)):
+        for message in messages[1:]:
+            branch.feed(message)
+        assert branch.finish() == rendered(dialect, messages)
+
+
+@for_every_dialect
 def test_a_tool_without_a_name_is_given_none(dialect: str) -> None:
     if registry.get(dialect).profile.tool_name_pattern is None:
         return

@@ -162,7 +162,7 @@ REASONS: Final[Mapping[str, Reason]] = {
     ),
     "bad_tool_name": Reason(
         "Names of tools have the form that the provider takes.",
-        "Rename the tool, in its declaration and in the history.",
+        "Rename the tool, in its declaration and in the history; rendering from a graph respells it.",
     ),
     "schema_unsupported": Reason(
         "The schema of a tool keeps to what the provider understands.",
