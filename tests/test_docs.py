@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.server.process import server_process
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+OF_A_CLIENT = re.compile(r"^```py\n(.*?)^```", re.MULTILINE | re.DOTALL)
+SERVER = "http://127.0.0.1:8000"
 EXAMPLES = [
     pytest.param(code, id=f"{page.name}-{number}")
     for page in PAGES
@@ -40,6 +44,24 @@ def test_an_example_runs_on_an_empty_folder(code: str, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
+
+
+def test_an_example_of_a_client_runs_against_a_server(tmp_path: Path) -> None:
+    found = [
+        (page.name, code)
+        for page in PAGES
+        for code in OF_A_CLIENT.findall(page.read_text(encoding="utf-8"))
+        if SERVER in code
+    ]
+    assert {name for name, _ in found} == {"README.md", "responses.md", "server.md"}
+    with server_process(tmp_path) as server:
+        for name, code in found:
+            program = tmp_path / "example.py"
+            program.write_text(code.replace(SERVER, server.url), encoding="utf-8")
+            ran = subprocess.run(
+                [sys.executable, program], capture_output=True, text=True, timeout=60, check=False
+            )
+            assert ran.returncode == 0, (name, ran.stderr)
 
 
 def test_every_link_of_a_page_leads_somewhere() -> None:

@@ -96,6 +96,7 @@ def screen(settings: Settings, url: str, *, keyed: bool = False) -> str:
 def _to_try(url: str, model: str, *, keyed: bool) -> list[str]:
     """Return what to type; each of it alone, so that a whole line can be copied."""
     bearer = " -H 'authorization: Bearer KEY'" if keyed else ""
+    key = "KEY" if keyed else "any"
     body = json.dumps({"model": model, "input": "Hello"})
     return [
         "  Try, with a key of yours in place of KEY:" if keyed else "  Try:",
@@ -105,6 +106,6 @@ def _to_try(url: str, model: str, *, keyed: bool) -> list[str]:
         "  or, after pip install openai:",
         "",
         "from openai import OpenAI",
-        f'client = OpenAI(base_url="{url}/v1", api_key="KEY")',
+        f'client = OpenAI(base_url="{url}/v1", api_key="{key}")',
         f'print(client.responses.create(model="{model}", input="Hello").output_text)',
     ]
