@@ -14,12 +14,14 @@ import pytest
 
 from antiphon.core.ids import LOCAL_TENANT, RunId
 from antiphon.core.records import Run, RunStatus
+from antiphon.engine.erasure import KEPT_S
 from antiphon.engine.explain import exact_request
 from antiphon.engine.ports import Cut
 from antiphon.handles.events import Ended
 from antiphon.handles.run import RunHandle
 from antiphon.library import Local
 from tests.server.sdk import WAIT_S, Door, door
+from tests.support.clock import SimulatedClock, settle
 from tests.support.provider import Hold, ScriptedProvider, Status, Step, asks, chunk, says
 
 WEATHER: dict[str, Any] = {
@@ -137,7 +139,7 @@ async def test_calls_are_handed_to_the_client_which_brings_them_back_with_its_hi
         tools=[WEATHER],  # type: ignore[list-item]
     )
     assert again.choices[0].message.content == "Cold and warm."
-    assert all(not run.open for run in await runs(at))
+    assert not await at.engine.world.store.open_runs()
 
 
 @pytest.mark.req("M12", "M34")
@@ -198,7 +200,9 @@ async def test_a_stream_that_breaks_after_text_was_shown_ends_with_an_error_and_
     cut: list[Step] = [chunk({"content": "Half"}), Cut("connection_lost", "It broke.")]
     at.provider.scripts = [cut, says("Whole.")]
     text = ""
-    stream = await at.client.chat.completions.create(model="rehearsal", messages=HI, stream=True)
+    stream = await at.client.chat.completions.create(
+        model="rehearsal", messages=HI, stream=True, store=True
+    )
     pieces = aiter(stream)
     error: openai.APIError | None = None
     while error is None:
@@ -214,7 +218,9 @@ async def test_a_stream_that_breaks_after_text_was_shown_ends_with_an_error_and_
 async def test_a_client_that_leaves_ends_its_run(at: Door) -> None:
     hold = Hold()
     at.provider.scripts = [[chunk({"content": "One"}), hold, *says("two")]]
-    stream = await at.client.chat.completions.create(model="rehearsal", messages=HI, stream=True)
+    stream = await at.client.chat.completions.create(
+        model="rehearsal", messages=HI, stream=True, store=True
+    )
     async for piece in stream:
         if piece.choices[0].delta.content:
             break
@@ -239,6 +245,65 @@ async def test_the_same_key_is_one_call_and_gives_the_answer_again(at: Door) -> 
             model="rehearsal", messages=[*HI, *HI], extra_headers=headers
         )
     assert caught.value.code == "idempotency_conflict"
+
+
+async def forgotten(at: Door) -> None:
+    """Wait until everything that was not to be stored is dropped."""
+    await asyncio.wait_for(at.engine.erasure.idle(), WAIT_S)
+    assert await at.engine.world.store.unstored() == []
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_what_was_said_here_is_dropped_once_it_has_been_had(
+    at: Door, tmp_path: Path, streamed: bool
+) -> None:
+    at.provider.scripts = [says("Hush, ", "hush."), asks(("c1", "weather", '{"city":"Hushtown"}'))]
+    for _ in range(2):
+        told = await at.client.chat.completions.create(
+            model="rehearsal",
+            messages=[{"role": "system", "content": "Hush now."}, *HI],
+            tools=[WEATHER],  # type: ignore[list-item]
+            stream=streamed,
+        )
+        if isinstance(told, openai.AsyncStream):
+            async for _ in told:
+                pass
+    await forgotten(at)
+    assert await at.engine.world.store.conversations(LOCAL_TENANT) == []  # nobody is to find it
+    await at.engine.close()
+    await at.engine.world.store.close()
+    files = [part async for part in _files(tmp_path)]
+    assert files
+    assert not any(b"hush" in data.lower() for data in files)
+
+
+async def _files(folder: Path) -> AsyncIterator[bytes]:
+    for part in await asyncio.to_thread(lambda: [*folder.glob("a.db*")]):
+        yield await asyncio.to_thread(part.read_bytes)
+
+
+async def test_a_client_with_a_key_of_its_own_may_have_it_again_for_a_while(at: Door) -> None:
+    at.provider.scripts = [says("Hush.")]
+    headers = {"Idempotency-Key": "k1"}
+
+    async def again() -> str | None:
+        told = await at.client.chat.completions.create(
+            model="rehearsal", messages=HI, extra_headers=headers
+        )
+        return told.choices[0].message.content
+
+    assert (await again(), await again()) == ("Hush.", "Hush.")
+    clock = at.engine.world.clock
+    assert isinstance(clock, SimulatedClock)
+    async with asyncio.timeout(WAIT_S):
+        while clock.sleeping < 2:  # each time that it was had
+            await settle()
+    await clock.advance(KEPT_S)
+    await forgotten(at)
+    with pytest.raises(openai.APIStatusError) as caught:
+        await again()
+    assert (caught.value.status_code, caught.value.code) == (410, "content_erased")
+    assert len(at.provider.requests) == 1
 
 
 # Anthropic Messages.

@@ -8,7 +8,9 @@ import random
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec import structs
@@ -311,3 +313,54 @@ async def test_what_a_process_had_erased_before_it_died_is_out_of_its_log_at_the
     assert (await again.conversation(talk.conversation)).erased_ms is not None
     assert SECRET.encode() not in await bytes_of(copy)
     await again.close()
+
+
+class Copied(sqlite3.Connection):
+    """Before each of its statements, keeps the files as a kill at that moment would leave them."""
+
+    path: Path | None = None
+    copies = 0
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        if Copied.path is not None:
+            folder = Copied.path.parent / f"killed_{Copied.copies:03}"
+            as_a_kill_leaves_it(Copied.path, folder / Copied.path.name)
+            Copied.copies += 1
+        return super().execute(sql, parameters)
+
+
+async def test_killed_at_any_statement_it_has_not_begun_or_the_next_start_has_it_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.db"
+    real = sqlite3.connect
+    writer = partial(real, factory=Copied)
+    monkeypatch.setattr(sqlite3, "connect", writer)
+    store = await open_sqlite(path)
+    monkeypatch.setattr(sqlite3, "connect", real)
+    talk = await Talk.begin(store)
+    await much_said(talk)
+    before = await talk.row()
+    await store.tree(talk.conversation)
+    Copied.copies, Copied.path = 0, path
+    await talk.do(erase(talk))
+    Copied.path = None
+    await store.close()
+    assert Copied.copies > 20
+    outcomes = []
+    for number in range(Copied.copies):
+        folder = tmp_path / f"killed_{number:03}"
+        again = await open_sqlite(folder / "a.db", synchronous="OFF")
+        row = await again.conversation(talk.conversation)
+        outcomes.append(row.erased_ms is not None)
+        if outcomes[-1]:
+            assert SECRET.encode() not in await bytes_of(folder / "a.db")
+        else:
+            assert row == before
+            assert len([m for m in await again.tree(talk.conversation) if m.blocks]) == 3
+        await again.close()
+        problems = [check.problems for check in await asyncio.to_thread(examine, folder / "a.db")]
+        if outcomes[-1]:
+            assert problems == [()] * 5
+    assert (outcomes[0], outcomes[-1]) == (False, True)
+    assert outcomes == sorted(outcomes)

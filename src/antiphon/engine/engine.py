@@ -16,7 +16,6 @@ from antiphon.core.commands import (
     CreateConversation,
     DeleteConversation,
     DeleteMessages,
-    EraseConversation,
     FinishCall,
     KeepCanceled,
     MoveHead,
@@ -45,7 +44,6 @@ from antiphon.core.records import (
     TERMINAL_CALL,
     CallState,
     Conversation,
-    Response,
     Run,
     RunKind,
     RunStatus,
@@ -88,7 +86,7 @@ class Engine:
         for conversation in await recover(self.world):
             self.kick(conversation)
         for response in await self.world.store.unstored():
-            self.forget_later(response)
+            self.erasure.forget_later(response, had=True)  # whoever waited for it is gone
 
     async def drain(self, grace_s: float) -> None:
         """Begin no further run, and wait up to `grace_s` for those that are under way.
@@ -107,27 +105,11 @@ class Engine:
     async def close(self) -> None:
         """Stop working. What is in flight is recorded as UNKNOWN; the next start settles it."""
         self._closing = True
+        await self.erasure.close()
         tasks = [*self._tasks.values(), *self._strays]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def forget_later(self, response: Response) -> None:
-        """Drop the conversation of a response that is not to be stored, once its run rests."""
-        task = asyncio.create_task(self._forget(response), name=f"forget {response.id}")
-        self._strays.add(task)
-        task.add_done_callback(self._strays.discard)
-
-    async def _forget(self, response: Response) -> None:
-        stream = self.follow(response.conversation, response.since)
-        try:
-            async for _ in stream:
-                run = await self.world.store.run(response.conversation, response.run)
-                if not run.open or run.status is RunStatus.WAITING:
-                    break
-        finally:
-            await stream.aclose()
-        await self.delete_conversation(response.conversation, erase=True)
 
     # Workers.
 
@@ -541,25 +523,12 @@ class Engine:
             )
         )
 
-    async def delete_conversation(
-        self, conversation: ConversationId, *, erase: bool = False
-    ) -> None:
-        """Answer for a conversation no longer, and cancel what works in it.
-
-        Where `erase`, what was said goes too; of the file's log soon after this returns.
-        """
+    async def delete_conversation(self, conversation: ConversationId) -> None:
+        """Answer for a conversation no longer, and cancel what works in it."""
         running = [run.id for run in await self.world.store.runs(conversation, OPEN_RUN)]
-        now_ms = self.world.clock.now_ms()
-        commands: list[Command[Conversation]] = [
-            DeleteConversation(conversation=conversation, now_ms=now_ms)
-        ]
-        if erase:
-            commands.append(
-                EraseConversation(conversation=conversation, now_ms=now_ms, at_once=False)
-            )
-        done = await self.world.store.do_all(*commands)
-        if isinstance(done, Denied):
-            raise refusal(done)
+        await self._do(
+            DeleteConversation(conversation=conversation, now_ms=self.world.clock.now_ms())
+        )
         self.world.lines.forget(conversation)
         self._tell_canceled(conversation, running)
 

@@ -1,17 +1,22 @@
-"""Erasure as people ask for it: one conversation, or what a tenant has, or what of it is old."""
+"""Erasure: one conversation, what a tenant has, what of it is old; and what was not to be stored."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from typing import Final
 
-from antiphon.core.commands import EraseConversation
+from antiphon.core.commands import Command, DeleteConversation, EraseConversation
 from antiphon.core.dispatch import Denied
 from antiphon.core.ids import ConversationId, RunId, TenantId
-from antiphon.core.records import OPEN_RUN, Conversation
+from antiphon.core.records import OPEN_RUN, Conversation, Response, RunStatus
 from antiphon.engine.refusals import refusal
 from antiphon.engine.world import World
 
-DAY_MS = 24 * 60 * 60 * 1000
+DAY_MS: Final = 24 * 60 * 60 * 1000
+
+KEPT_S: Final = 600.0
+"""How long an answer that is not to be stored is kept for a client that may ask for it again."""
 
 
 class Erasure:
@@ -29,6 +34,7 @@ class Erasure:
     ) -> None:
         self._world = world
         self._canceled = canceled
+        self._forgetting: set[asyncio.Task[None]] = set()
 
     async def found(self, tenant: TenantId, older_than_days: int = 0) -> list[ConversationId]:
         """Return the tenant's conversations that hold anything, unchanged for so many days."""
@@ -44,14 +50,31 @@ class Erasure:
         Raises:
             NotFound: There is no such conversation.
         """
+        now_ms = self._world.clock.now_ms()
+        return await self._carried_out(
+            conversations,
+            [EraseConversation(conversation=name, now_ms=now_ms) for name in conversations],
+        )
+
+    async def drop(self, conversation: ConversationId) -> None:
+        """Erase a conversation that nobody is to find again; of the file's log soon after."""
+        now_ms = self._world.clock.now_ms()
+        await self._carried_out(
+            [conversation],
+            [
+                EraseConversation(conversation=conversation, now_ms=now_ms, at_once=False),
+                DeleteConversation(conversation=conversation, now_ms=now_ms),
+            ],
+        )
+
+    async def _carried_out(
+        self, conversations: Sequence[ConversationId], commands: Sequence[Command[Conversation]]
+    ) -> list[Conversation]:
         world, running = self._world, {}
         for conversation in conversations:
             rows = await world.store.runs(conversation, OPEN_RUN)
             running[conversation] = [run.id for run in rows]
-        now_ms = world.clock.now_ms()
-        done = await world.store.do_all(
-            *(EraseConversation(conversation=name, now_ms=now_ms) for name in conversations)
-        )
+        done = await world.store.do_all(*commands)
         if isinstance(done, Denied):
             raise refusal(done)
         for conversation, runs in running.items():
@@ -60,3 +83,47 @@ class Erasure:
                 world.broker.drop(run)
             self._canceled(conversation, runs)
         return list(done)
+
+    # What was not to be stored.
+
+    def forget_later(self, response: Response, *, had: bool) -> None:
+        """Drop the conversation of a response that is not to be stored, once its run rests.
+
+        Where it was not `had` for good, whoever asked may come back for it, for a while.
+        """
+        task = asyncio.create_task(self._forget(response, had=had), name=f"forget {response.id}")
+        self._forgetting.add(task)
+        task.add_done_callback(self._forgetting.discard)
+
+    async def idle(self) -> None:
+        """Wait until nothing is left to be forgotten."""
+        while self._forgetting:
+            await asyncio.wait(self._forgetting)
+
+    async def close(self) -> None:
+        """Forget no more; what is left is dropped by the next start."""
+        tasks = [*self._forgetting]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _forget(self, response: Response, *, had: bool) -> None:
+        stream = self._world.broker.follow(response.conversation, response.since)
+        try:
+            async for _ in stream:
+                run = await self._world.store.run(response.conversation, response.run)
+                if not run.open or run.status is RunStatus.WAITING:
+                    break
+        finally:
+            await stream.aclose()
+        if not had:
+            await self._pause(KEPT_S)
+        await self.drop(response.conversation)
+
+    async def _pause(self, seconds: float) -> None:
+        over = asyncio.Event()
+        forget = self._world.clock.call_later(seconds, over.set)
+        try:
+            await over.wait()
+        finally:
+            forget()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -18,7 +18,7 @@ from antiphon.core.blocks import Block, Message, Role, Status, ToolCall
 from antiphon.core.deltas import Usage
 from antiphon.core.events import Preview
 from antiphon.core.keys import Right
-from antiphon.core.records import Conversation, Run, Runner, RunStatus
+from antiphon.core.records import Conversation, Response, Run, Runner, RunStatus
 from antiphon.engine.engine import Engine
 from antiphon.engine.models import Model
 from antiphon.engine.responding import Opening, begin, foreseen, placed, places_of
@@ -52,6 +52,7 @@ class Turn:
     """
 
     engine: Engine
+    response: Response
     run: Run
     handle: RunHandle
     lasting: bool
@@ -59,6 +60,11 @@ class Turn:
     async def close(self, reason: str) -> None:
         """Cancel the run where it has not ended."""
         await self.engine.cancel(self.run.conversation, self.run.id, reason=reason)
+
+    def over(self) -> None:
+        """Let what was not to be stored go, unless the client may repeat its request."""
+        if not self.response.stored:
+            self.engine.erasure.forget_later(self.response, had=not self.lasting)
 
 
 async def begun(request: Request, parsed: Parsed, form: str, *, stored: bool) -> Turn:
@@ -92,7 +98,7 @@ async def begun(request: Request, parsed: Parsed, form: str, *, stored: bool) ->
         )
     run = await engine.world.store.run(response.conversation, response.run)
     handle = RunHandle(Local(engine), run, response.since)
-    return Turn(engine=engine, run=run, handle=handle, lasting=key.brought)
+    return Turn(engine=engine, response=response, run=run, handle=handle, lasting=key.brought)
 
 
 def _ask(parsed: Parsed, form: str, model: Model) -> Ask:
@@ -179,8 +185,18 @@ async def _events(turn: Turn) -> AsyncGenerator[RunEvent, None]:
 
 async def whole(request: Request, turn: Turn, writer: Writer) -> HttpResponse:
     """Wait for the answer and return it, or raise why there is none."""
-    blocks, ending = await _until_left(request, turn, _answer(turn))
-    usage = await _usage(turn)
+    working = asyncio.ensure_future(_answer(turn))
+    leaving = asyncio.ensure_future(left(request.receive))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done() and not turn.lasting:
+            await turn.close(LEFT)  # nobody reads on
+        blocks, ending = await working
+        usage = await _usage(turn)
+    finally:
+        leaving.cancel()
+        working.cancel()
+        turn.over()
     return HttpResponse(writer.whole(blocks, ending, usage), media_type="application/json")
 
 
@@ -201,20 +217,6 @@ async def _answer(turn: Turn) -> tuple[list[Block], Ending]:
             case _:
                 pass
     raise run_error(turn.run.id, RunStatus.ERROR, "internal_error")
-
-
-async def _until_left(request: Request, turn: Turn, work: Awaitable[T]) -> T:
-    """Return what `work` comes to; a client that leaves before ends the run, and nobody reads on."""
-    working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(left(request.receive))
-    try:
-        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not working.done() and not turn.lasting:
-            await turn.close(LEFT)
-        return await working
-    finally:
-        leaving.cancel()
-        working.cancel()
 
 
 # As a stream.
@@ -240,6 +242,7 @@ async def _frames(turn: Turn, writer: Writer) -> AsyncGenerator[bytes, None]:
     finally:
         if not over and not turn.lasting:
             await turn.close(LEFT)
+        turn.over()
 
 
 async def _told(turn: Turn, writer: Writer) -> AsyncGenerator[tuple[bytes, bool], None]:

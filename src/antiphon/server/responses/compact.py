@@ -77,7 +77,7 @@ async def compact(request: Request) -> Response:
     try:
         stretch = await ended(engine, await known(engine, tenant, response))
     finally:
-        await engine.delete_conversation(row.id, erase=True)
+        await engine.erasure.drop(row.id)
     text = "".join(p.text for i in stretch.items if isinstance(i, Said) for p in i.parts)
     if stretch.status is not Standing.COMPLETED or not text.strip():
         raise ProviderFailed(

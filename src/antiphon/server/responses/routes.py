@@ -28,6 +28,7 @@ from antiphon.server.responses.reading import Known, ended, find, follow, known,
 from antiphon.server.responses.request import Asked, Create
 from antiphon.server.responses.write import NOTHING_TOLD, Event, Status, Stretch
 from antiphon.server.sse import EventStream, Streams, frame
+from antiphon.server.starting import HEADER
 
 PATH: Final = "/v1/responses"
 ONE: Final = PATH + "/{response}"
@@ -55,7 +56,7 @@ async def _create(request: Request) -> Response:
     try:
         return answer(own.describe(await ended(engine, own)))
     finally:
-        _forget(engine, own)
+        _forget(request, own, had=not await request.is_disconnected())
 
 
 async def _retrieve(request: Request) -> Response:
@@ -179,24 +180,30 @@ def _streamed(
         takes_withdrawals=request.headers.get(WITHDRAW) == "1",
         fine=fine,
     )
-    return EventStream(_frames(engine, own, events), streams, engine.world.settings)
+    return EventStream(_frames(request, own, events), streams, engine.world.settings)
 
 
 async def _frames(
-    engine: Engine, own: Known, events: AsyncGenerator[Event, None]
+    request: Request, own: Known, events: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[bytes, None]:
+    had = False
     try:
         async for event in events:
             yield frame(msgspec.json.encode(event.as_json()), event=event.type)
+        had = True
     finally:
         await events.aclose()
-        _forget(engine, own)
+        _forget(request, own, had=had)
 
 
-def _forget(engine: Engine, own: Known) -> None:
-    """Drop what was not to be stored, now that who asked for it has had it, or has left."""
+def _forget(request: Request, own: Known, *, had: bool) -> None:
+    """Let what was not to be stored go, now that who asked for it has had it, or has left.
+
+    A client that brought a key of its own may repeat the request, whatever it has had.
+    """
     if not own.response.stored:
-        engine.forget_later(own.response)
+        had = had and HEADER not in request.headers
+        engine_of(request).erasure.forget_later(own.response, had=had)
 
 
 routes: Final = [
