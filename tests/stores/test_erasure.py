@@ -102,6 +102,9 @@ async def test_nothing_that_was_said_can_be_read_any_more_and_the_structure_can(
         assert message.erased
         assert (message.blocks, message.name, message.metadata) == ((), None, {})
         assert (message.parent, message.role, message.origin) == (old.parent, old.role, old.origin)
+    line = await store.path(talk.conversation, MessageId("r1"))
+    assert [(m.id, m.erased) for m in line] == [("m1", True), ("a1", True), ("r1", True)]
+    assert (await store.message(talk.conversation, MessageId("a1"))).erased
     runs = await store.runs(talk.conversation)
     assert [run.status for run in runs] == [RunStatus.CANCELED, RunStatus.CANCELED]
     assert {run.error_code for run in runs} == {"erased"}
