@@ -6,7 +6,7 @@ The rules of a line, which need to know what came before, stand in `profile_rule
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from antiphon.core.blocks import (
     AnyBlock,
@@ -21,6 +21,8 @@ from antiphon.core.blocks import (
     ToolResult,
 )
 from antiphon.core.profile import Profile
+
+MEDIA: Final[frozenset[type]] = frozenset((Image, File))
 
 
 class Problem(NamedTuple):
@@ -80,7 +82,7 @@ def of_message(
     """Yield what the dialect refuses about a message as a whole, and about its neighbour."""
     if profile.one_message_a_turn and not mapped:
         yield from _neighbours(message, before)
-    if _limits_media(profile):
+    if not MEDIA.isdisjoint(map(type, message.blocks)) and _limits_media(profile):
         yield from _media_together(profile, message)
 
 
@@ -106,8 +108,8 @@ def _neighbours(message: Message, before: Message | None) -> Iterator[Problem]:
 
 
 def _media_together(profile: Profile, message: Message) -> Iterator[Problem]:
-    images = sum(type(block) is Image for block in message.blocks)
-    files = sum(type(block) is File for block in message.blocks)
+    kinds = [type(block) for block in message.blocks]
+    images, files = kinds.count(Image), kinds.count(File)
     for count, most, kind in (
         (images, profile.max_images, "images"),
         (files, profile.max_files, "files"),

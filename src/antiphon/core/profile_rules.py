@@ -66,9 +66,12 @@ class ProfileRules:
 
     __slots__ = (
         "_between",
+        "_blanks",
         "_call_ids",
         "_count",
+        "_echoes",
         "_findings",
+        "_follow",
         "_free_roles",
         "_kinds",
         "_last",
@@ -79,6 +82,7 @@ class ProfileRules:
         "_particular",
         "_particular_messages",
         "_profile",
+        "_spoken",
         "_steps",
         "_tools",
         "_turn",
@@ -110,13 +114,19 @@ class ProfileRules:
         self._names = re.compile(names) if names else None
         self._findings = findings
         findings.extend(check_tools(profile, tools, mapped=mapped))
+        # What the profile has no rule about is not looked at, message by message.
+        self._blanks = not (profile.blank_text and profile.empty_text)
+        self._echoes = not mapped and profile.reasoning in (Echo.WITH_CALLS, Echo.ALWAYS)
+        self._follow = profile.after_assistant is not None or profile.after_tool is not None
+        self._spoken = {
+            role: profile.spoken_as(role) if mapped or role is Role.TOOL else role for role in Role
+        }
         ordered = (
             profile.system_first
             or profile.system_apart
             or profile.alternation
             or profile.starts_with_user
-            or profile.after_assistant is not None
-            or profile.after_tool is not None
+            or self._follow
         )
         self._free_roles = frozenset() if ordered else self._spoken_as_such()
         self._count = 0
@@ -147,8 +157,8 @@ class ProfileRules:
     def feed(self, message: Message, start: int, owed: Mapping[CallId, object]) -> None:
         """Take the next message; `owed` are the calls that were open before it."""
         role = message.role
-        self._blocks(message, start)
-        if role is not Role.TOOL and not (message.blocks and self._speaks(message)):
+        silent = self._blocks(message, start)
+        if role is not Role.TOOL and silent == len(message.blocks):
             self._empty(message, start)
         if owed and role is not Role.TOOL:
             self._stands_between(message, owed)
@@ -173,15 +183,16 @@ class ProfileRules:
             self._leader = None
         elif role is Role.ASSISTANT:
             self._leader = self._leader or (message, start)
-            if self._profile.reasoning is not Echo.NEVER:
+            if self._echoes:
                 self._reasoning(message, start)
             if not self._profile.text_with_calls:
                 self._text_and_calls(message, start)
         self._count += 1
         self._last = message
 
-    def _blocks(self, message: Message, start: int) -> None:
-        role = message.role
+    def _blocks(self, message: Message, start: int) -> int:
+        """Judge each block, and return how many are blank texts that the adapter leaves out."""
+        role, left_out = message.role, 0
         allowed = self._kinds[role]
         for order, block in enumerate(message.blocks):
             kind = type(block)
@@ -194,10 +205,14 @@ class ProfileRules:
                 self._result(message, order, start + order, block)  # type: ignore[arg-type]
             elif kind not in allowed:
                 self._not_allowed(message, order, start + order, kind)
-            elif kind is Text and says_nothing(self._profile, block.text):  # type: ignore[union-attr]
-                self._blank(message, order, start + order)
+            elif kind is Text and self._blanks and says_nothing(self._profile, block.text):  # type: ignore[union-attr]
+                if self._mapped:
+                    left_out += 1
+                else:
+                    self._blank(message, order, start + order)
             elif kind is Image:
                 self._image(message, order, start + order, block)  # type: ignore[arg-type]
+        return left_out
 
     def finish(self, position: int) -> Iterator[Finding]:
         """Yield what is wrong with the line if it ends here, at `position`."""
@@ -263,7 +278,7 @@ class ProfileRules:
         if profile.system_apart and role in INSTRUCTING:
             self._apart(message, start)
             return
-        spoken = profile.spoken_as(role) if self._mapped or role is Role.TOOL else role
+        spoken = self._spoken[role]
         if spoken not in profile.roles:
             known = ", ".join(sorted(profile.roles))
             grammar = profile.alternation and role in INSTRUCTING
@@ -283,7 +298,8 @@ class ProfileRules:
                     "System text has to be one message, the very first. Merge it there.",
                 )
             return
-        self._follows(message, start, spoken)
+        if self._follow:
+            self._follows(message, start, spoken)
         if spoken is Role.TOOL or (
             spoken is Role.ASSISTANT and any(type(b) is ToolCall for b in message.blocks)
         ):
@@ -478,20 +494,11 @@ class ProfileRules:
             )
 
     def _blank(self, message: Message, order: int, position: int) -> None:
-        if not self._mapped:
-            self._find(
-                "empty_content",
-                block_id(message.id, order),
-                position,
-                "This text says nothing, and may not do so here. Leave it out.",
-            )
-
-    def _speaks(self, message: Message) -> bool:
-        """Whether anything of a message is left without its blank texts, if they are left out."""
-        if not self._mapped:
-            return True
-        return any(
-            type(b) is not Text or not says_nothing(self._profile, b.text) for b in message.blocks
+        self._find(
+            "empty_content",
+            block_id(message.id, order),
+            position,
+            "This text says nothing, and may not do so here. Leave it out.",
         )
 
     def _empty(self, message: Message, start: int) -> None:
@@ -506,8 +513,7 @@ class ProfileRules:
 
     def _reasoning(self, message: Message, start: int) -> None:
         calls = any(type(b) is ToolCall for b in message.blocks)
-        wanted = calls if self._profile.reasoning is Echo.WITH_CALLS else True
-        if self._mapped or self._profile.reasoning is Echo.KEPT or not wanted:
+        if self._profile.reasoning is Echo.WITH_CALLS and not calls:
             return
         if not any(type(b) is Reasoning for b in message.blocks):
             self._find(
