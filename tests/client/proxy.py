@@ -96,6 +96,8 @@ async def proxied(target: str) -> AsyncIterator[Proxy]:
         yield proxy
     finally:
         server.close()
+        for _ in range(3):  # who was just let in begins, so that it can be shown out
+            await asyncio.sleep(0)
         await proxy.close()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(server.wait_closed(), 5)
