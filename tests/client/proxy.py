@@ -74,10 +74,10 @@ class Proxy:
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            back.transport.abort()  # first of all: what is awaited here may be canceled too
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
-            back.transport.abort()
 
     async def close(self) -> None:
         for task in list(self._tasks):
