@@ -7,6 +7,7 @@ every request and every process. Ours stays in the history; theirs is only ever 
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Generic, Self, TypeVar
@@ -14,7 +15,7 @@ from typing import Generic, Self, TypeVar
 Ours = TypeVar("Ours", bound=str)
 
 
-class Spellings(Generic[Ours]):
+class Spellings(ABC, Generic[Ours]):
     """How the names of one line are spelled on the wire, and whose each spelling is."""
 
     __slots__ = ("_ours", "_theirs")
@@ -50,10 +51,10 @@ class Spellings(Generic[Ours]):
             self._ours[known] = name
         return known
 
+    @abstractmethod
     def _fits(self, spelling: str) -> bool:
         """Return whether the provider takes a spelling."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _made_from(self, name: Ours) -> Iterable[str]:
         """Yield spellings made from this name that the provider takes, always the same ones."""
-        raise NotImplementedError

@@ -14,12 +14,14 @@ or not behind the line that it was made behind, left out; a refusal as the text 
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Self
 
-from antiphon.adapters.base import GrowingBody, Rendering, request_hasher
+from antiphon.adapters.base import GrowingBody, Rendering
 from antiphon.adapters.call_ids import CallIds
 from antiphon.adapters.contents import is_blank
+from antiphon.adapters.line import Line
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import (
     AnyBlock,
@@ -33,18 +35,14 @@ from antiphon.core.blocks import (
     ToolCall,
     ToolResult,
     block_id,
-    message_digest,
 )
-from antiphon.core.digests import fold
-from antiphon.core.findings import Finding, Severity
-from antiphon.core.ids import CallId, ConversationId, Digest, MessageId
-from antiphon.core.manifest import Mapping, Policy, ToolDeclaration, WireRequest
+from antiphon.core.findings import Finding
+from antiphon.core.ids import ConversationId, Digest, MessageId
+from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.profile import Profile
 from antiphon.core.profile_rules import INSTRUCTING
-from antiphon.core.rules import LineChecker
-from antiphon.errors import InternalError, InvalidInput, SequenceRejected
+from antiphon.errors import InternalError, SequenceRejected
 
-METHOD: Final = "POST"
 USER: Final = "user"
 ASSISTANT: Final = "assistant"
 
@@ -61,7 +59,7 @@ class Start(NamedTuple):
     names: ToolNames
 
 
-class TurnsLine:
+class TurnsLine(Line):
     """One line, checked and rendered as it grows. A dialect fills in what is its own."""
 
     def __init__(
@@ -74,13 +72,16 @@ class TurnsLine:
         key: bytes,
         conversation: ConversationId | None,
     ) -> None:
-        self._profile = profile
-        self._model = policy.model
-        self._key = key
-        self._checker = LineChecker(profile, tools=tools, key=key, conversation=conversation)
-        self._sequence: Digest | None = None
-        self._names = start.names
-        self._mappings = [*start.names.mappings]
+        super().__init__(
+            profile,
+            policy,
+            tools,
+            start.names,
+            url=start.url,
+            headers=start.headers,
+            key=key,
+            conversation=conversation,
+        )
         self._ids = CallIds(profile)
         self._start = start
         self._between = Role.SYSTEM in profile.roles
@@ -99,75 +100,37 @@ class TurnsLine:
 
     # What each dialect says in its own way.
 
+    @abstractmethod
     def _part(self, block: AnyBlock, at: str) -> bytes:
         """Return a block that stands by itself."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _call(self, block: ToolCall, call_id: str, arguments: str) -> bytes:
         """Return a call under `call_id`; its arguments are one JSON object."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _result(self, block: ToolResult, call_id: str, at: str) -> bytes:
         """Return a result of the call `call_id`, without the texts of it that say nothing."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _kept(self, text: str, opaque: Opaque) -> bytes:
         """Return reasoning, or the provider's own work, as the provider had sent it."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _same_model(self, maker: str | None) -> bool:
         """Return whether what `maker` signed may be sent to the model that is asked."""
-        raise NotImplementedError
 
     def _is_of_text(self, opaque: Opaque) -> bool:
         """Return whether a state belongs to the text before it, such as what that cites."""
         return False
 
     def _citing(self, text: bytes, opaque: Opaque) -> bytes:
-        """Return a text with its state."""
-        raise NotImplementedError
+        """Return a text with its state; asked only of a dialect that has such."""
+        raise InternalError("No state of this dialect belongs to a text.")
 
     def _closing(self) -> bytes:
         """Return what stands behind the last message."""
         return b"]}"
-
-    # The line.
-
-    @property
-    def open_calls(self) -> tuple[CallId, ...]:
-        """The calls that wait for their result."""
-        return self._checker.open_calls
-
-    @property
-    def call_ids(self) -> Container[str]:
-        """The ids of all calls on the line."""
-        return self._checker.call_ids
-
-    @property
-    def tool_names(self) -> ToolNames:
-        """How its tools are named on the wire."""
-        return self._names
-
-    def feed(self, message: Message, digest: Digest | None = None) -> None:
-        """Take the next message of the line.
-
-        Raises:
-            InvalidInput: `invalid_unicode`: its text holds half a character, which no request
-                can carry; `bad_data`: it holds a plain text file that is none.
-        """
-        owed = self._checker.waiting
-        try:
-            own = digest or message_digest(self._key, message)
-            self._checker.feed(message)
-            if not self._checker.refused:
-                self._take(self._names.told(message, self._mappings), owed)
-        except UnicodeEncodeError:
-            raise InvalidInput(
-                "The text holds half a surrogate pair, which no request can carry.",
-                code="invalid_unicode",
-                at=message.id,
-            ) from None
-        self._sequence = fold(self._key, self._sequence, own)
 
     def finish(self) -> Rendering:
         """Return the request for the line as it stands; it may be fed further afterwards.
@@ -175,36 +138,22 @@ class TurnsLine:
         Raises:
             SequenceRejected: It may not be sent.
         """
-        findings = self._checker.finish()
-        if any(finding.severity is Severity.ERROR for finding in findings):
-            raise SequenceRejected(findings)
+        self._judge()
         if self._profile.reasoning_leads and self._in_loop and self._unthought is not None:
             raise SequenceRejected([_thinking_lost(self._unthought)])
-        if self._sequence is None:
-            raise InternalError("An empty line passed its rules.")
         if self._later and self._speaker == ASSISTANT:
             # No user's message is left that it could stand behind.
             other = self.copy()
             other._all_to_the_top()
             return other.finish()
-        body = self._body or self._new_body()
-        chunks, digest = body.finish(self._ending())
-        return Rendering(
-            request=WireRequest(
-                method=METHOD, url=self._start.url, headers=self._start.headers, chunks=chunks
-            ),
-            request_digest=digest,
-            sequence_digest=self._sequence,
-            mappings=tuple(self._mappings),
-        )
+        return self._rendering()
+
+    def _closed(self) -> tuple[tuple[bytes, ...], Digest]:
+        return (self._body or self._new_body()).finish(self._ending())
 
     def copy(self) -> Self:
         """Return a line that stands where this one stands, for another branch."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other._checker = self._checker.copy()
-        other._mappings = self._mappings.copy()
-        other._names = self._names.copy()
+        other = super().copy()
         other._ids = self._ids.copy()
         other._system = self._system.copy()
         other._later = self._later.copy()
@@ -297,12 +246,11 @@ class TurnsLine:
 
     def _new_body(self) -> GrowingBody:
         start = self._start
-        body = GrowingBody(request_hasher(self._key, METHOD, start.url, start.headers))
         fields = [start.head] if start.head != b"{" else []
         if self._system:
             fields.append(b'"system":[' + b",".join(self._system) + b"]")
         fields.append(b'"messages":[')
-        body.append((b"" if start.head in fields else start.head) + b",".join(fields))
+        body = self._begun((b"" if start.head in fields else start.head) + b",".join(fields))
         for piece in self._sealed:
             body.append(piece)
         return body
@@ -387,9 +335,6 @@ class TurnsLine:
         if any(is_blank(inner) for inner in block.content):
             self._map("empty_text_dropped", at)
         return self._result(block, self._ids.sent_as(block.call_id), at)
-
-    def _map(self, rule: str, at: str, detail: str = "") -> None:
-        self._mappings.append(Mapping(rule=rule, block=at, detail=detail))
 
 
 def _thinking_lost(at: MessageId) -> Finding:

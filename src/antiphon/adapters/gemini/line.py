@@ -7,11 +7,13 @@ message is written is left to the wire.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from abc import abstractmethod
+from collections.abc import Sequence
 from typing import NamedTuple, Self
 
-from antiphon.adapters.base import GrowingBody, Rendering, request_hasher
+from antiphon.adapters.base import GrowingBody
 from antiphon.adapters.gemini.profile import same_model
+from antiphon.adapters.line import Line
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import (
     Message,
@@ -21,18 +23,11 @@ from antiphon.core.blocks import (
     ToolCall,
     ToolResult,
     block_id,
-    message_digest,
 )
-from antiphon.core.digests import fold
-from antiphon.core.findings import Severity
 from antiphon.core.ids import CallId, ConversationId, Digest
-from antiphon.core.manifest import Mapping, Policy, ToolDeclaration, WireRequest
+from antiphon.core.manifest import Mapping, Policy, ToolDeclaration
 from antiphon.core.profile import Profile
 from antiphon.core.profile_rules import INSTRUCTING
-from antiphon.core.rules import LineChecker
-from antiphon.errors import InternalError, InvalidInput, SequenceRejected
-
-METHOD = "POST"
 
 
 class Start(NamedTuple):
@@ -47,7 +42,7 @@ class Start(NamedTuple):
     """Those that its tools are declared by."""
 
 
-class GeminiLine:
+class GeminiLine(Line):
     """One line, checked and rendered as it grows. A wire fills in what is its own."""
 
     def __init__(
@@ -60,14 +55,18 @@ class GeminiLine:
         key: bytes,
         conversation: ConversationId | None,
     ) -> None:
-        self._profile = profile
-        self._model = policy.model
-        self._key = key
-        self._checker = LineChecker(profile, tools=tools, key=key, conversation=conversation)
-        self._sequence: Digest | None = None
+        super().__init__(
+            profile,
+            policy,
+            tools,
+            start.names,
+            url=start.url,
+            headers=start.headers,
+            key=key,
+            conversation=conversation,
+        )
         self._start = start
-        self._names = start.names
-        self._mappings = [*start.names.mappings, *start.mappings]
+        self._mappings += start.mappings
         self._system: list[str] = [policy.instructions] if policy.instructions else []
         self._body: GrowingBody | None = None
         self._sealed: list[bytes] = []
@@ -77,99 +76,39 @@ class GeminiLine:
 
     # What each wire says in its own way.
 
+    @abstractmethod
     def _content(self, message: Message) -> list[bytes]:
         """Return what a message of a user or of the model says, piece by piece."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _add(self, message: Message, content: list[bytes]) -> None:
         """Put the pieces of a message at the end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _result(self, block: ToolResult, name: str) -> bytes:
         """Return a result of a call of the tool `name`."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _add_results(self, last: Message) -> None:
         """Put the results of a step at the end; `last` is the message that completed them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _opening(self) -> bytes:
         """Return the body from its system text to where the conversation begins."""
-        raise NotImplementedError
 
     def _open_end(self) -> bytes:
         """Return what was said and may still be added to."""
         return b""
 
-    # The line.
-
-    @property
-    def open_calls(self) -> tuple[CallId, ...]:
-        """The calls that wait for their result."""
-        return self._checker.open_calls
-
-    @property
-    def call_ids(self) -> Container[str]:
-        """The ids of all calls on the line."""
-        return self._checker.call_ids
-
-    @property
-    def tool_names(self) -> ToolNames:
-        """How its tools are named on the wire."""
-        return self._names
-
-    def feed(self, message: Message, digest: Digest | None = None) -> None:
-        """Take the next message of the line.
-
-        Raises:
-            InvalidInput: `invalid_unicode`: its text holds half a character, which no request
-                can carry.
-        """
-        owed = self._checker.waiting
-        try:
-            own = digest or message_digest(self._key, message)
-            self._checker.feed(message)
-            if not self._checker.refused:
-                self._take(self._names.told(message, self._mappings), owed)
-        except UnicodeEncodeError:
-            raise InvalidInput(
-                "The text holds half a surrogate pair, which no request can carry.",
-                code="invalid_unicode",
-                at=message.id,
-            ) from None
-        self._sequence = fold(self._key, self._sequence, own)
-
-    def finish(self) -> Rendering:
-        """Return the request for the line as it stands; it may be fed further afterwards.
-
-        Raises:
-            SequenceRejected: It may not be sent.
-        """
-        findings = self._checker.finish()
-        if any(finding.severity is Severity.ERROR for finding in findings):
-            raise SequenceRejected(findings)
-        if self._sequence is None:
-            raise InternalError("An empty line passed its rules.")
+    def _closed(self) -> tuple[tuple[bytes, ...], Digest]:
         body = self._body or self._new_body()
         end = self._open_end()
         comma = b"," if self._sealed and end else b""
-        chunks, digest = body.finish(comma + end + b"]}")
-        return Rendering(
-            request=WireRequest(
-                method=METHOD, url=self._start.url, headers=self._start.headers, chunks=chunks
-            ),
-            request_digest=digest,
-            sequence_digest=self._sequence,
-            mappings=tuple(self._mappings),
-        )
+        return body.finish(comma + end + b"]}")
 
     def copy(self) -> Self:
         """Return a line that stands where this one stands, for another branch."""
-        other = object.__new__(type(self))
-        other.__dict__.update(self.__dict__)
-        other._checker = self._checker.copy()
-        other._mappings = self._mappings.copy()
-        other._names = self._names.copy()
+        other = super().copy()
         other._system = self._system.copy()
         other._body = self._body and self._body.copy()
         other._sealed = self._sealed.copy()
@@ -233,9 +172,7 @@ class GeminiLine:
         self._sealed.append(piece)
 
     def _new_body(self) -> GrowingBody:
-        start = self._start
-        body = GrowingBody(request_hasher(self._key, METHOD, start.url, start.headers))
-        body.append(b"{" + b",".join([*start.members, self._opening()]))
+        body = self._begun(b"{" + b",".join([*self._start.members, self._opening()]))
         for piece in self._sealed:
             body.append(piece)
         return body
@@ -255,6 +192,3 @@ class GeminiLine:
             return block.arguments
         self._map("empty_arguments", at, "as an empty object")
         return "{}"
-
-    def _map(self, rule: str, at: str, detail: str = "") -> None:
-        self._mappings.append(Mapping(rule=rule, block=at, detail=detail))

@@ -12,13 +12,13 @@ to the manifest.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from typing import Final, TypeAlias
+from collections.abc import Sequence
+from typing import Final, Self, TypeAlias
 
 import msgspec
 
-from antiphon.adapters.base import GrowingBody, Rendering, request_hasher
 from antiphon.adapters.contents import failure
+from antiphon.adapters.line import Line
 from antiphon.adapters.ollama.head import head, headers, url
 from antiphon.adapters.ollama.profile import Wire, same_model
 from antiphon.adapters.tool_names import ToolNames
@@ -33,24 +33,18 @@ from antiphon.core.blocks import (
     ToolCall,
     ToolResult,
     block_id,
-    message_digest,
 )
-from antiphon.core.digests import fold
-from antiphon.core.findings import Severity
 from antiphon.core.ids import CallId, ConversationId, Digest
-from antiphon.core.manifest import Mapping, Policy, ToolDeclaration, WireRequest
+from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.profile import Profile
-from antiphon.core.rules import LineChecker
-from antiphon.errors import InternalError, InvalidInput, SequenceRejected
+from antiphon.errors import InternalError
 
 Json: TypeAlias = dict[str, object]
-
-METHOD: Final = "POST"
 
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class OllamaLine:
+class OllamaLine(Line):
     """One line, checked and rendered as it grows."""
 
     def __init__(
@@ -63,17 +57,20 @@ class OllamaLine:
         key: bytes,
         conversation: ConversationId | None,
     ) -> None:
-        self._profile = profile
-        self._model = policy.model
-        self._key = key
-        self._checker = LineChecker(profile, tools=tools, key=key, conversation=conversation)
-        self._sequence: Digest | None = None
-        self._url, self._headers = url(policy.endpoint), headers(policy)
-        names = self._names = ToolNames(profile, tools)
+        names = ToolNames(profile, tools)
+        super().__init__(
+            profile,
+            policy,
+            tools,
+            names,
+            url=url(policy.endpoint),
+            headers=headers(policy),
+            key=key,
+            conversation=conversation,
+        )
         before, mapped = head(names.chosen(policy), names.declared, wire)
-        self._mappings = [*names.mappings, *mapped]
-        self._body = GrowingBody(request_hasher(key, METHOD, self._url, self._headers))
-        self._body.append(before)
+        self._mappings += mapped
+        self._body = self._begun(before)
         self._empty = True
         self._asked: dict[CallId, str] = {}  # the open calls in their order, and their tools
         self._results: dict[CallId, tuple[str, ToolResult]] = {}
@@ -81,73 +78,17 @@ class OllamaLine:
         if policy.instructions:
             self._add({"role": "system", "content": policy.instructions})
 
-    @property
-    def open_calls(self) -> tuple[CallId, ...]:
-        """The calls that wait for their result."""
-        return self._checker.open_calls
-
-    @property
-    def call_ids(self) -> Container[str]:
-        """The ids of all calls on the line."""
-        return self._checker.call_ids
-
-    @property
-    def tool_names(self) -> ToolNames:
-        """How its tools are named on the wire."""
-        return self._names
-
-    def feed(self, message: Message, digest: Digest | None = None) -> None:
-        """Take the next message of the line.
-
-        Raises:
-            InvalidInput: `invalid_unicode`: its text holds half a character, which no request
-                can carry.
-        """
-        owed = self._checker.waiting
-        try:
-            own = digest or message_digest(self._key, message)
-            self._checker.feed(message)
-            if not self._checker.refused:
-                self._take(self._names.told(message, self._mappings), owed)
-        except UnicodeEncodeError:
-            raise InvalidInput(
-                "The text holds half a surrogate pair, which no request can carry.",
-                code="invalid_unicode",
-                at=message.id,
-            ) from None
-        self._sequence = fold(self._key, self._sequence, own)
-
-    def finish(self) -> Rendering:
-        """Return the request for the line as it stands; it may be fed further afterwards.
-
-        Raises:
-            SequenceRejected: It may not be sent.
-        """
-        findings = self._checker.finish()
-        if any(finding.severity is Severity.ERROR for finding in findings):
-            raise SequenceRejected(findings)
-        if self._sequence is None:
-            raise InternalError("An empty line passed its rules.")
-        chunks, digest = self._body.finish(b"]}")
-        return Rendering(
-            request=WireRequest(method=METHOD, url=self._url, headers=self._headers, chunks=chunks),
-            request_digest=digest,
-            sequence_digest=self._sequence,
-            mappings=tuple(self._mappings),
-        )
-
-    def copy(self) -> OllamaLine:
+    def copy(self) -> Self:
         """Return a line that stands where this one stands, for another branch."""
-        other = object.__new__(OllamaLine)
-        other.__dict__.update(self.__dict__)
-        other._checker = self._checker.copy()
-        other._mappings = self._mappings.copy()
-        other._names = self._names.copy()
+        other = super().copy()
         other._body = self._body.copy()
         other._asked = self._asked.copy()
         other._results = self._results.copy()
         other._waiting = self._waiting.copy()
         return other
+
+    def _closed(self) -> tuple[tuple[bytes, ...], Digest]:
+        return self._body.finish(b"]}")
 
     # Order: what goes out after what.
 
@@ -268,6 +209,3 @@ class OllamaLine:
         turn: Json = {"role": "tool", "tool_name": name, "tool_call_id": result.call_id}
         self._add({**turn, "content": "\n".join(texts)})
         return images
-
-    def _map(self, rule: str, at: str, detail: str = "") -> None:
-        self._mappings.append(Mapping(rule=rule, block=at, detail=detail))

@@ -14,14 +14,14 @@ text beside calls, answers of nothing. Each is told to the manifest.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
-from typing import Final, assert_never
+from collections.abc import Sequence
+from typing import Final, Self, assert_never
 
 import msgspec
 
-from antiphon.adapters.base import GrowingBody, Rendering, request_hasher
 from antiphon.adapters.call_ids import CallIds
 from antiphon.adapters.contents import failure
+from antiphon.adapters.line import Line
 from antiphon.adapters.openai_chat.head import Json, head
 from antiphon.adapters.openai_chat.profile import Wire, same_upstream
 from antiphon.adapters.tool_names import ToolNames
@@ -44,15 +44,11 @@ from antiphon.core.blocks import (
     ToolResult,
     Unknown,
     block_id,
-    message_digest,
 )
-from antiphon.core.digests import fold
-from antiphon.core.findings import Severity
 from antiphon.core.ids import CallId, ConversationId, Digest, MessageId
-from antiphon.core.manifest import Mapping, Policy, ToolDeclaration, WireRequest
+from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.profile import Echo, Profile
-from antiphon.core.rules import LineChecker
-from antiphon.errors import InternalError, InvalidInput, SequenceRejected
+from antiphon.errors import InternalError
 
 INSTRUCTIONS: Final = MessageId("instructions")
 
@@ -60,7 +56,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-class ChatLine:
+class ChatLine(Line):
     """One line, checked and rendered as it grows."""
 
     def __init__(
@@ -73,25 +69,28 @@ class ChatLine:
         key: bytes,
         conversation: ConversationId | None,
     ) -> None:
-        self._profile = profile
-        self._model = policy.model
-        self._wire = wire.at(policy.endpoint or wire.home)
-        self._key = key
-        self._checker = LineChecker(profile, tools=tools, key=key, conversation=conversation)
-        self._sequence: Digest | None = None
-        self._ids = CallIds(profile)
-        self._tools: dict[CallId, str] = {}
-        self._spoken = {role: profile.spoken_as(role) for role in Role}
-        self._method, self._url = "POST", wire.url(policy.endpoint, policy.model)
         accept = "text/event-stream" if policy.stream else "application/json"
         headers = {"accept": accept, "content-type": "application/json"}
         if wire.key_header is not None:
             headers[wire.key_header] = ""  # the key is put there at the socket
-        self._headers = tuple(sorted(headers.items()))
-        names = self._names = ToolNames(profile, tools)
+        names = ToolNames(profile, tools)
+        super().__init__(
+            profile,
+            policy,
+            tools,
+            names,
+            url=wire.url(policy.endpoint, policy.model),
+            headers=tuple(sorted(headers.items())),
+            key=key,
+            conversation=conversation,
+        )
+        self._wire = wire.at(policy.endpoint or wire.home)
+        self._ids = CallIds(profile)
+        self._tools: dict[CallId, str] = {}
+        self._spoken = {role: profile.spoken_as(role) for role in Role}
         self._head, mapped = head(names.chosen(policy), names.declared, self._wire)
-        self._mappings = [*names.mappings, *mapped]
-        self._body = self._new_body()
+        self._mappings += mapped
+        self._body = self._begun(self._head)
         self._empty = True
         self._front: Json | None = None
         self._behind_front: list[bytes] = []
@@ -101,70 +100,9 @@ class ChatLine:
         if policy.instructions:
             self._place(INSTRUCTIONS, Role.SYSTEM, None, (Text(text=policy.instructions),))
 
-    @property
-    def open_calls(self) -> tuple[CallId, ...]:
-        """The calls that wait for their result."""
-        return self._checker.open_calls
-
-    @property
-    def call_ids(self) -> Container[str]:
-        """The ids of all calls on the line."""
-        return self._checker.call_ids
-
-    @property
-    def tool_names(self) -> ToolNames:
-        """How its tools are named on the wire."""
-        return self._names
-
-    def feed(self, message: Message, digest: Digest | None = None) -> None:
-        """Take the next message of the line.
-
-        Raises:
-            InvalidInput: `invalid_unicode`: its text holds half a character, which no request
-                can carry.
-        """
-        owed = self._checker.waiting
-        try:
-            own = digest or message_digest(self._key, message)
-            self._checker.feed(message)
-            if not self._checker.refused:
-                self._take(self._names.told(message, self._mappings), owed)
-        except UnicodeEncodeError:
-            raise InvalidInput(
-                "The text holds half a surrogate pair, which no request can carry.",
-                code="invalid_unicode",
-                at=message.id,
-            ) from None
-        self._sequence = fold(self._key, self._sequence, own)
-
-    def finish(self) -> Rendering:
-        """Return the request for the line as it stands; it may be fed further afterwards.
-
-        Raises:
-            SequenceRejected: It may not be sent.
-        """
-        findings = self._checker.finish()
-        if any(finding.severity is Severity.ERROR for finding in findings):
-            raise SequenceRejected(findings)
-        if self._sequence is None:
-            raise InternalError("An empty line passed its rules.")
-        chunks, digest = self._body.finish(self._ending())
-        return Rendering(
-            request=WireRequest(
-                method=self._method, url=self._url, headers=self._headers, chunks=chunks
-            ),
-            request_digest=digest,
-            sequence_digest=self._sequence,
-            mappings=tuple(self._mappings),
-        )
-
-    def copy(self) -> ChatLine:
+    def copy(self) -> Self:
         """Return a line that stands where this one stands, for another branch."""
-        other = object.__new__(ChatLine)
-        other.__dict__.update(self.__dict__)
-        other._checker = self._checker.copy()
-        other._mappings = self._mappings.copy()
-        other._names = self._names.copy()
+        other = super().copy()
         other._ids = self._ids.copy()
         other._tools = self._tools.copy()
         other._body = self._body.copy()
@@ -174,6 +112,9 @@ class ChatLine:
         other._waiting = self._waiting.copy()
         other._media = self._media.copy()
         return other
+
+    def _closed(self) -> tuple[tuple[bytes, ...], Digest]:
+        return self._body.finish(self._ending())
 
     # Order: what goes out after what.
 
@@ -233,11 +174,6 @@ class ChatLine:
             return b"]}"
         return (b"" if self._empty else b",") + _encode(self._turn) + b"]}"
 
-    def _new_body(self) -> GrowingBody:
-        body = GrowingBody(request_hasher(self._key, self._method, self._url, self._headers))
-        body.append(self._head)
-        return body
-
     def _to_front(self, turn: Json, at: MessageId) -> None:
         """Join system text to the one system message. What stands behind it has to move."""
         behind = bool(self._behind_front) or self._turn is not None
@@ -247,7 +183,7 @@ class ChatLine:
             )
         first, field = self._front, self._wire.reasoning_field
         self._front = turn if first is None else _joined(first, turn, field)
-        self._body = self._new_body()
+        self._body = self._begun(self._head)
         self._body.append(_encode(self._front))
         self._empty = False
         for piece in self._behind_front:
@@ -378,9 +314,6 @@ class ChatLine:
         if self._wire.result_names:
             turn["name"] = self._tools[result.call_id]
         self._add(turn, message.id)
-
-    def _map(self, rule: str, at: str, detail: str = "") -> None:
-        self._mappings.append(Mapping(rule=rule, block=at, detail=detail))
 
 
 def _text(text: str) -> Json:

@@ -13,14 +13,15 @@ names and empty texts left out. Each is told to the manifest.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
-from antiphon.adapters.base import GrowingBody, Rendering, request_hasher
+from antiphon.adapters.base import GrowingBody, Rendering
 from antiphon.adapters.call_ids import CallIds
+from antiphon.adapters.line import Line
 from antiphon.adapters.openai_responses import items
 from antiphon.adapters.openai_responses.head import head
 from antiphon.adapters.openai_responses.profile import Wire, same_model
@@ -37,15 +38,12 @@ from antiphon.core.blocks import (
     ToolCall,
     ToolResult,
     block_id,
-    message_digest,
 )
-from antiphon.core.digests import fold
-from antiphon.core.findings import Finding, Severity
-from antiphon.core.ids import CallId, ConversationId, Digest
-from antiphon.core.manifest import Mapping, Policy, ToolDeclaration, WireRequest
+from antiphon.core.findings import Finding
+from antiphon.core.ids import ConversationId, Digest
+from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.profile import Profile
-from antiphon.core.rules import LineChecker
-from antiphon.errors import InternalError, InvalidInput, SequenceRejected
+from antiphon.errors import InternalError, SequenceRejected
 
 NOTHING_SAID: Final = Finding(
     code="empty_sequence",
@@ -90,7 +88,7 @@ class _Answer:
             self.state = items.NOTHING
 
 
-class ResponsesLine:
+class ResponsesLine(Line):
     """One line, checked and rendered as it grows."""
 
     def __init__(
@@ -103,17 +101,19 @@ class ResponsesLine:
         key: bytes,
         conversation: ConversationId | None,
     ) -> None:
-        self._profile = profile
-        self._model = policy.model
-        self._key = key
-        self._checker = LineChecker(profile, tools=tools, key=key, conversation=conversation)
-        self._sequence: Digest | None = None
-        names = self._names = ToolNames(profile, tools)
-        self._mappings = [*names.mappings]
-        self._ids = CallIds(profile)
-        self._method, self._url = "POST", wire.url(policy.endpoint)
+        names = ToolNames(profile, tools)
         accept = "text/event-stream" if policy.stream else "application/json"
-        self._headers = (("accept", accept), ("content-type", "application/json"))
+        super().__init__(
+            profile,
+            policy,
+            tools,
+            names,
+            url=wire.url(policy.endpoint),
+            headers=(("accept", accept), ("content-type", "application/json")),
+            key=key,
+            conversation=conversation,
+        )
+        self._ids = CallIds(profile)
         self._head = head(names.chosen(policy), names.declared, wire)
         self._instructions = policy.instructions or None
         self._leader: Message | None = None  # system text that nothing has followed yet
@@ -121,53 +121,13 @@ class ResponsesLine:
         self._empty = True
         self._waiting: list[tuple[Message, Digest | None]] = []
 
-    @property
-    def open_calls(self) -> tuple[CallId, ...]:
-        """The calls that wait for their result."""
-        return self._checker.open_calls
-
-    @property
-    def call_ids(self) -> Container[str]:
-        """The ids of all calls on the line."""
-        return self._checker.call_ids
-
-    @property
-    def tool_names(self) -> ToolNames:
-        """How its tools are named on the wire."""
-        return self._names
-
-    def feed(self, message: Message, digest: Digest | None = None) -> None:
-        """Take the next message of the line.
-
-        Raises:
-            InvalidInput: `invalid_unicode`: its text holds half a character, which no request
-                can carry.
-        """
-        owed = self._checker.waiting
-        try:
-            own = digest or message_digest(self._key, message)
-            self._checker.feed(message)
-            if not self._checker.refused:
-                self._take(self._names.told(message, self._mappings), owed)
-        except UnicodeEncodeError:
-            raise InvalidInput(
-                "The text holds half a surrogate pair, which no request can carry.",
-                code="invalid_unicode",
-                at=message.id,
-            ) from None
-        self._sequence = fold(self._key, self._sequence, own)
-
     def finish(self) -> Rendering:
         """Return the request for the line as it stands; it may be fed further afterwards.
 
         Raises:
             SequenceRejected: It may not be sent.
         """
-        findings = self._checker.finish()
-        if any(finding.severity is Severity.ERROR for finding in findings):
-            raise SequenceRejected(findings)
-        if self._sequence is None:
-            raise InternalError("An empty line passed its rules.")
+        self._judge()
         if self._leader is not None:
             # Nothing follows that it could instruct: there has to be some input.
             other = self.copy()
@@ -176,24 +136,15 @@ class ResponsesLine:
             return other.finish()
         if self._body is None:
             raise SequenceRejected([NOTHING_SAID])
-        body = self._body
-        chunks, digest = body.finish(b"]}")
-        return Rendering(
-            request=WireRequest(
-                method=self._method, url=self._url, headers=self._headers, chunks=chunks
-            ),
-            request_digest=digest,
-            sequence_digest=self._sequence,
-            mappings=tuple(self._mappings),
-        )
+        return self._rendering()
 
-    def copy(self) -> ResponsesLine:
+    def _closed(self) -> tuple[tuple[bytes, ...], Digest]:
+        assert self._body is not None
+        return self._body.finish(b"]}")
+
+    def copy(self) -> Self:
         """Return a line that stands where this one stands, for another branch."""
-        other = object.__new__(ResponsesLine)
-        other.__dict__.update(self.__dict__)
-        other._checker = self._checker.copy()
-        other._mappings = self._mappings.copy()
-        other._names = self._names.copy()
+        other = super().copy()
         other._ids = self._ids.copy()
         other._body = self._body and self._body.copy()
         other._waiting = self._waiting.copy()
@@ -254,11 +205,9 @@ class ResponsesLine:
         self._empty = False
 
     def _new_body(self) -> GrowingBody:
-        body = GrowingBody(request_hasher(self._key, self._method, self._url, self._headers))
         said = self._instructions
         instructions = b',"instructions":' + _encode(said) if said is not None else b""
-        body.append(self._head + instructions + b',"input":[')
-        return body
+        return self._begun(self._head + instructions + b',"input":[')
 
     # Content: one message of ours as items of theirs.
 
@@ -359,9 +308,6 @@ class ResponsesLine:
     def _name(self, at: str, block: AnyBlock) -> None:
         if isinstance(block, File) and block.data is not None and block.filename is None:
             self._map("file_named", at, items.UNNAMED_FILE)
-
-    def _map(self, rule: str, at: str, detail: str = "") -> None:
-        self._mappings.append(Mapping(rule=rule, block=at, detail=detail))
 
 
 def _follows(block: AnyBlock) -> bool:
