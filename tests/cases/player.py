@@ -51,6 +51,7 @@ from antiphon.engine.lines import LineCache
 from antiphon.engine.live import Broker
 from antiphon.engine.models import Model, Models
 from antiphon.engine.settings import Settings
+from antiphon.engine.tools.toolbox import Toolbox
 from antiphon.engine.world import World
 from antiphon.errors import AntiphonError
 from tests.cases.gates import Gates, HeldFunction, HeldStore, HeldTransport
@@ -338,12 +339,12 @@ def _held(world: World, store: HeldStore, gates: Gates, start: Start) -> World:
             found += await held.calls(run.conversation, run.id)
         return [call for call in found if call.state is CallState.EXECUTING]
 
-    functions = {
-        name: HeldFunction(
-            name, gates=gates, effects=Path(start.effects), executing=executing
-        ).declared(**facts)
+    functions = Toolbox(
+        HeldFunction(name, gates=gates, effects=Path(start.effects), executing=executing).declared(
+            **facts
+        )
         for name, facts in start.functions.items()
-    }
+    )
     return replace(
         world,
         store=held,

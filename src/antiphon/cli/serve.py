@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -61,7 +62,8 @@ async def _serve(settings: Settings, *, as_json: bool) -> None:
                 if as_json:
                     print_json({"url": url, "db": place_of(settings)})
                 else:
-                    click.echo(screen(settings, url, keyed=not keyring.empty))
+                    tools = world.functions.told()
+                    click.echo(screen(settings, url, keyed=not keyring.empty, tools=tools))
 
             engine = Engine(world)
             await engine.start()
@@ -71,7 +73,7 @@ async def _serve(settings: Settings, *, as_json: bool) -> None:
                 await engine.close()
 
 
-def screen(settings: Settings, url: str, *, keyed: bool = False) -> str:
+def screen(settings: Settings, url: str, *, keyed: bool = False, tools: Sequence[str] = ()) -> str:
     """Return the one screen that a start shows. What it says to try works as it stands."""
     ink = Ink()
     models = settings.models
@@ -80,6 +82,7 @@ def screen(settings: Settings, url: str, *, keyed: bool = False) -> str:
         ("at", url),
         ("data", str(Path(place_of(settings)).absolute())),
         ("models", ", ".join(models.names())),
+        *(("tools", server) for server in tools),
         ("stop", "Ctrl-C"),
     ]
     lines = [f"{ink('Antiphon', 'bold')} {__version__}", ""]

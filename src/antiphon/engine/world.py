@@ -5,7 +5,6 @@ There are no globals: two engines in one process share nothing, and a test swaps
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from antiphon.core.commands import Fence
@@ -16,7 +15,7 @@ from antiphon.engine.lines import LineCache
 from antiphon.engine.live import Broker
 from antiphon.engine.ports import Clock, Entropy, Signer, Transport
 from antiphon.engine.settings import Settings
-from antiphon.engine.tools.function import Function
+from antiphon.engine.tools.toolbox import Toolbox
 from antiphon.stores.base import Store
 
 
@@ -33,7 +32,7 @@ class World:
     broker: Broker
     lines: LineCache
     fence: Fence
-    functions: Mapping[str, Function] = field(default_factory=dict)
+    functions: Toolbox = field(default_factory=lambda: Toolbox(()))
     signer: Signer = field(default_factory=AwsSigner)
 
     def owns(self, run: Run) -> bool:

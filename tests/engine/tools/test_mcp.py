@@ -239,14 +239,24 @@ async def test_calls_that_write_wait_for_approval_where_the_file_says_so(
 
 
 async def test_a_server_that_cannot_be_started_is_told_and_the_others_serve(
-    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    servers = {"gone": McpServer(command="/nonexistent/server"), "clock": TIME}
+    servers = {
+        "gone": McpServer(command="/nonexistent/server"),
+        "closed": McpServer(url="http://127.0.0.1:9/mcp", token_env="NO_SUCH_TOKEN"),
+        "clock": TIME,
+    }
     async with open_toolbox((), servers, SystemClock()) as toolbox:
         assert set(toolbox) == {"clock_get_current_time", "clock_convert_time"}
-        gone, clock = toolbox.connections
-        assert gone.problem is not None
-        assert clock.problem is None
+        gone, closed, clock = toolbox.told()
+        assert "nonexistent" in gone
+        assert "NO_SUCH_TOKEN" in closed
+        assert clock == "clock: 2 tools"
+    told = sorted(record.message for record in caplog.records)
+    assert [message.split(" is not there")[0] for message in told] == [
+        "The MCP server closed",
+        "The MCP server gone",
+    ]
 
 
 # Over HTTP.

@@ -42,6 +42,12 @@ class Toolbox(Mapping[str, Function]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def told(self) -> list[str]:
+        """Return each server with how many tools it offers, or why it is not there."""
+        return [
+            f"{one.name}: {one.problem or f'{len(one.tools)} tools'}" for one in self.connections
+        ]
+
 
 @asynccontextmanager
 async def open_toolbox(

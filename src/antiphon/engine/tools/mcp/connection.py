@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import os
 import re
 from collections.abc import Mapping
@@ -27,6 +28,9 @@ from antiphon.engine.ports import Clock
 from antiphon.engine.tools.function import FateUnknown, Function, ToolContext, ToolError
 from antiphon.engine.tools.mcp.results import parts_of, texts_of
 from antiphon.engine.tools.mcp.servers import Asking, McpServer
+from antiphon.errors import InvalidInput
+
+log = logging.getLogger("antiphon.tools")
 
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 30.0
@@ -80,11 +84,14 @@ class Connection:
                     self._client, self.problem, pause_s = client, None, FIRST_PAUSE_S
                     self._tried.set()
                     await self._broken.wait()
+                    problem = "the connection broke"
             except Exception as error:  # noqa: BLE001 - a server may fail in any way; it is told
-                self.problem = f"{type(error).__name__}: {error}"
+                problem = f"{type(error).__name__}: {error}"
             finally:
                 self._client = None
-            self.problem = self.problem or "The connection broke."
+            if problem != self.problem:
+                log.warning("The MCP server %s is not there: %s", self.name, problem)
+            self.problem = problem
             self._tried.set()
             await self._clock.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
@@ -97,7 +104,12 @@ class Connection:
             )
         headers = {}
         if server.token_env:
-            headers["authorization"] = f"Bearer {os.environ.get(server.token_env, '')}"
+            token = os.environ.get(server.token_env)
+            if not token:
+                raise InvalidInput(
+                    f"The environment has no {server.token_env}.", code="key_missing"
+                )
+            headers["authorization"] = f"Bearer {token}"
         # It reads certificates from the disk.
         client = await asyncio.to_thread(create_mcp_http_client, headers=headers)
         stack.push_async_callback(client.aclose)
