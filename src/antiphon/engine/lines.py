@@ -94,10 +94,38 @@ class LineCache:
             policy=policy_digest,
             toolset=toolset_digest,
         )
-        self._warm[conversation.id] = warm
+        self._keep(conversation.id, warm)
+        return self._grow(warm, visible(path, conversation.deletions), leaf)
+
+    def keep(
+        self,
+        conversation: Conversation,
+        line: RenderedLine,
+        leaf: MessageId,
+        *,
+        policy_digest: Digest,
+        toolset_digest: Digest,
+    ) -> None:
+        """Take over a line that somebody else rendered, of committed messages up to `leaf`.
+
+        The caller must not feed it any more.
+        """
+        self._keep(
+            conversation.id,
+            _Warm(
+                line=line,
+                leaf=leaf,
+                pending=None,
+                deletions=conversation.deletions,
+                policy=policy_digest,
+                toolset=toolset_digest,
+            ),
+        )
+
+    def _keep(self, conversation: ConversationId, warm: _Warm) -> None:
+        self._warm[conversation] = warm
         while len(self._warm) > WARM_LINES:
             self._warm.popitem(last=False)
-        return self._grow(warm, visible(path, conversation.deletions), leaf)
 
     async def _path(
         self,

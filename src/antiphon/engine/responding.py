@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from antiphon.adapters.base import RenderedLine, Rendering
 from antiphon.core.blocks import Message, Status, ToolResult, block_id
 from antiphon.core.commands import (
     AddMessages,
@@ -41,6 +42,7 @@ from antiphon.engine.engine import Engine
 from antiphon.engine.refusals import refusal
 from antiphon.engine.terms import Terms
 from antiphon.engine.texts import storable
+from antiphon.errors import SequenceRejected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +120,55 @@ def places_of(
             own = block_id(message.id, order)
             found[block_id(node.id, order)] = places.get(own, own)
     return found
+
+
+def rendered(line: RenderedLine, nodes: Sequence[Message], places: Mapping[str, str]) -> Rendering:
+    """Return the request for `line` with `nodes` behind it; the line is fed.
+
+    Raises:
+        SequenceRejected: It could not be sent; the findings are at their places in the request.
+    """
+    for node in nodes:
+        line.feed(node)
+    try:
+        return line.finish()
+    except SequenceRejected as error:
+        findings = [replace(f, at=places.get(f.at, f.at)) for f in error.findings]
+    raise SequenceRejected(findings)
+
+
+def rendered_anew(
+    engine: Engine,
+    row: Conversation,
+    terms: Terms,
+    line: RenderedLine,
+    nodes: Sequence[Message],
+    places: Mapping[str, str],
+) -> Rendering:
+    """Return the request for `nodes` on an empty `line`, in a conversation that is to be.
+
+    What stands before the last of them is kept warm, so that the run on it does not render a
+    history that was brought a second time.
+
+    Raises:
+        SequenceRejected: As `rendered`.
+    """
+    lines = engine.world.lines
+    for node in nodes[:-1]:
+        line.feed(node)
+    if len(nodes) > 1:
+        lines.keep(
+            row,
+            line,
+            nodes[-2].id,
+            policy_digest=terms.options.policy_digest,
+            toolset_digest=terms.options.toolset_digest,
+        )
+    try:
+        return rendered(line.copy(), nodes[-1:], places)
+    except SequenceRejected:
+        lines.forget(row.id)
+        raise
 
 
 async def begin(
@@ -295,6 +346,7 @@ async def _carried_out(
     if not isinstance(done, Denied):
         engine.kick(row.id)
         return next(one for one in done if isinstance(one, Response))
+    engine.world.lines.forget(row.id)  # it may end in what did not enter
     if done.reason == "response_known" and opening.key is not None:
         known = await engine.world.store.response_of_key(
             opening.key.scope, opening.key.key, engine.world.clock.now_ms()

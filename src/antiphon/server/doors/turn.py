@@ -21,7 +21,14 @@ from antiphon.core.keys import Right
 from antiphon.core.records import Conversation, Response, Run, Runner, RunStatus
 from antiphon.engine.engine import Engine
 from antiphon.engine.models import Model
-from antiphon.engine.responding import Opening, begin, foreseen, placed, places_of
+from antiphon.engine.responding import (
+    Opening,
+    begin,
+    foreseen,
+    placed,
+    places_of,
+    rendered_anew,
+)
 from antiphon.engine.terms import Terms, terms
 from antiphon.errors import InvalidInput, OutcomeUnknown, SequenceRejected
 from antiphon.handles.events import CallsWaiting, Committed, Ended, RunEvent, Unknown, Withdrawn
@@ -147,17 +154,8 @@ async def _check(
     except InvalidInput as error:
         at = (error.at or "").removeprefix("extra.") or None
         raise InvalidInput(error.message, code=error.code, at=at) from None
-    for node in nodes:
-        line.feed(node)
-    try:
-        line.finish()
-    except SequenceRejected as error:
-        places = places_of(nodes, parsed.messages, parsed.places)
-        findings = [
-            msgspec.structs.replace(finding, at=places.get(finding.at, finding.at))
-            for finding in error.findings
-        ]
-        raise SequenceRejected(findings) from None
+    places = places_of(nodes, parsed.messages, parsed.places)
+    rendered_anew(engine, row, kept, line, nodes, places)
 
 
 async def _events(turn: Turn) -> AsyncGenerator[RunEvent, None]:

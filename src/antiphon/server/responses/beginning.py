@@ -17,9 +17,18 @@ from antiphon.core.keys import Right
 from antiphon.core.records import Response
 from antiphon.core.tree import line as visible
 from antiphon.engine.engine import Engine
-from antiphon.engine.responding import Moved, Opening, begin, bring, placed, places_of
+from antiphon.engine.responding import (
+    Moved,
+    Opening,
+    begin,
+    bring,
+    placed,
+    places_of,
+    rendered,
+    rendered_anew,
+)
 from antiphon.engine.terms import Terms, terms
-from antiphon.errors import Conflict, InvalidInput, SequenceRejected
+from antiphon.errors import Conflict, InvalidInput
 from antiphon.server.body import engine_of
 from antiphon.server.principals import Principal, principal_of
 from antiphon.server.responses.compact import unsealed
@@ -93,6 +102,8 @@ async def counted(request: Request, body: Asked) -> int:
     ground = await _ground(request, create, principal, parsed)
     nodes = placed(engine, ground.row, ground.parent, parsed.messages[_leading(parsed) :])
     rendering = await _rendered(engine, ground, ground.parent, kept, nodes, {})
+    if ground.new:
+        engine.world.lines.forget(ground.row.id)  # nothing was begun
     return -(-sum(map(len, rendering.request.chunks)) // BYTES_PER_TOKEN)
 
 
@@ -222,26 +233,18 @@ async def _rendered(
     key = await world.store.tenant_key(ground.row.tenant)
     if parent is None:
         line = adapter.line(kept.policy, kept.tools, key=key, conversation=ground.row.id)
-    else:
-        warm = await world.lines.line(
-            ground.row,
-            parent,
-            adapter=adapter,
-            policy=kept.policy,
-            tools=kept.tools,
-            policy_digest=kept.options.policy_digest,
-            toolset_digest=kept.options.toolset_digest,
-            key=key,
-            goes_on=True,
-        )
-        line = warm.copy()
-    for node in nodes:
-        line.feed(node)
-    try:
-        return line.finish()
-    except SequenceRejected as error:
-        findings = [
-            msgspec.structs.replace(finding, at=places.get(finding.at, finding.at))
-            for finding in error.findings
-        ]
-    raise SequenceRejected(findings)
+        if ground.new:
+            return rendered_anew(engine, ground.row, kept, line, nodes, places)
+        return rendered(line, nodes, places)
+    warm = await world.lines.line(
+        ground.row,
+        parent,
+        adapter=adapter,
+        policy=kept.policy,
+        tools=kept.tools,
+        policy_digest=kept.options.policy_digest,
+        toolset_digest=kept.options.toolset_digest,
+        key=key,
+        goes_on=True,
+    )
+    return rendered(warm.copy(), nodes, places)
