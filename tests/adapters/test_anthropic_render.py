@@ -370,3 +370,16 @@ def rendered_line(messages: Sequence[Message], **facts: object) -> Rendering:
     tools = [ToolDeclaration(name="look")]
     policy = Policy(model="claude-opus-5")
     return render(registry.get("anthropic", facts), messages, policy, tools, key=KEY)
+
+
+def test_system_texts_that_wait_for_the_same_place_are_one_message_there() -> None:
+    made = rendered(user("a"), system("s"), system("t"), roles=["system", "user", "assistant"])
+    sent = json.loads(made.request.body)["messages"]
+    assert [m["role"] for m in sent] == ["user", "system"]
+    assert [part["text"] for part in sent[1]["content"]] == ["s", "t"]
+    assert [m.rule for m in made.mappings] == ["merged_same_role"]
+    answered = rendered(
+        user("a"), system("s"), system("t"), model("b"), user("c"), roles=["system", "user", "assistant"]
+    )  # fmt: skip
+    roles = [m["role"] for m in json.loads(answered.request.body)["messages"]]
+    assert roles == ["user", "system", "assistant", "user"]

@@ -319,3 +319,16 @@ def test_reasoning_of_another_model_stays_behind() -> None:
 def test_a_developer_s_word_is_system_text() -> None:
     made = rendered(said(Role.DEVELOPER, "Be kind."), user("a"))
     assert json.loads(made.request.body)["system"] == [{"text": "Be kind."}]
+
+
+def test_system_texts_that_wait_for_the_same_place_are_one_message_there() -> None:
+    made = rendered(user("a"), system("s"), system("t"), roles=["system", "user", "assistant"])
+    sent = json.loads(made.request.body)["messages"]
+    assert [m["role"] for m in sent] == ["user", "system"]
+    assert [part["text"] for part in sent[1]["content"]] == ["s", "t"]
+    assert [m.rule for m in made.mappings] == ["merged_same_role"]
+    answered = rendered(
+        user("a"), system("s"), system("t"), model("b"), user("c"), roles=["system", "user", "assistant"]
+    )  # fmt: skip
+    roles = [m["role"] for m in json.loads(answered.request.body)["messages"]]
+    assert roles == ["user", "system", "assistant", "user"]

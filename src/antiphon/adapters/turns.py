@@ -210,6 +210,8 @@ class TurnsLine(Line):
         elif self._between:
             if self._speaker == ASSISTANT:
                 self._map("system_moved", message.id, "behind the next user message")
+            if self._later:
+                self._map("merged_same_role", message.id, "into the system message before it")
             self._later.append((message.id, content))
         else:
             self._to_the_top(message.id, content)
@@ -224,9 +226,8 @@ class TurnsLine(Line):
             return
         if self._speaker is not None:
             self._seal(_message(self._speaker, self._turn))
-        if speaker == ASSISTANT:
-            for _, later in self._later:
-                self._seal(_message("system", later))
+        if speaker == ASSISTANT and self._later:
+            self._seal(self._said_later())
             self._later.clear()
         self._speaker, self._turn = speaker, content
 
@@ -240,9 +241,14 @@ class TurnsLine(Line):
 
     def _ending(self) -> bytes:
         open_ones = [_message(self._speaker, self._turn)] if self._speaker is not None else []
-        open_ones += [_message("system", later) for _, later in self._later]
+        if self._later:
+            open_ones.append(self._said_later())
         comma = b"," if self._sealed and open_ones else b""
         return comma + b",".join(open_ones) + self._closing()
+
+    def _said_later(self) -> bytes:
+        """Return the system text that waits as the one message that it may be."""
+        return _message("system", [part for _, content in self._later for part in content])
 
     def _new_body(self) -> GrowingBody:
         start = self._start
