@@ -299,3 +299,14 @@ async def test_two_tabs_with_different_answers_leave_one_answer(tmp_path: Path) 
         said = provider.messages()[-1]
         assert (said["role"], said["content"]) == ("tool", won)
     assert len(provider.requests) == 2
+
+
+async def test_a_place_is_told_no_longer_than_anybody_would_read(tmp_path: Path) -> None:
+    async with served(tmp_path / "a.db") as stage:
+        for path, body in (
+            ("/v1/responses", {"input": "Hi"}),
+            ("/v1/messages", {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5}),
+        ):
+            told = await stage.client.post(path, {**body, "model": "m" * 100_000})
+            assert told.status == 404
+            assert len(told.body) < 2000

@@ -194,6 +194,10 @@ async def test_every_cut_of_the_stream_is_resumed_whole(tmp_path: Path) -> None:
             assert "".join(deltas) == "Hello world!"
             expected = [e.type for e in events[cut + 1 :] if "delta" not in e.type]
             assert [e.type for e in told if "delta" not in e.type] == expected
+        beyond = events[-1].sequence_number + 1
+        with pytest.raises(openai.BadRequestError) as caught:
+            await d.client.responses.retrieve(response, stream=True, starting_after=beyond)
+        assert error_of(caught.value) == (400, "bad_cursor", "starting_after")
 
 
 async def test_a_retried_attempt_is_not_told_into_a_stream_that_cannot_take_back(

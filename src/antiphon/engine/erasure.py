@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -12,6 +13,8 @@ from antiphon.core.ids import ConversationId, RunId, TenantId
 from antiphon.core.records import OPEN_RUN, Conversation, Response, RunStatus
 from antiphon.engine.refusals import refusal
 from antiphon.engine.world import World
+
+log = logging.getLogger("antiphon.erasure")
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
 
@@ -93,7 +96,13 @@ class Erasure:
         """
         task = asyncio.create_task(self._forget(response, had=had), name=f"forget {response.id}")
         self._forgetting.add(task)
-        task.add_done_callback(self._forgetting.discard)
+        task.add_done_callback(self._forgotten)
+
+    def _forgotten(self, task: asyncio.Task[None]) -> None:
+        self._forgetting.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # What is left is dropped by the next start; the text of an error may hold what was said.
+            log.error("%s failed: %s", task.get_name(), type(error).__name__)
 
     async def idle(self) -> None:
         """Wait until nothing is left to be forgotten."""

@@ -61,6 +61,8 @@ STATUS_OF_CODE: Final = MappingProxyType(
 UNREAD: Final = frozenset({"body_too_large", "body_timeout"})
 """Codes of requests whose body is not read to its end: nothing can follow on the connection."""
 
+LONGEST_PLACE: Final = 200
+
 STATUS_OF_CLASS: Final[tuple[tuple[type[AntiphonError], int], ...]] = (
     (Unauthorized, 401),
     (Forbidden, 403),
@@ -139,6 +141,11 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     error: Error
 
 
+def _place(error: AntiphonError) -> str | None:
+    """Return the place of an error, no longer than anybody would read: it may be what was sent."""
+    return error.at and error.at[:LONGEST_PLACE]
+
+
 def openai_error(error: AntiphonError) -> OpenAIError:
     """Return the error in OpenAI's words; also for an error event inside a stream."""
     status = status_of(error)
@@ -153,7 +160,7 @@ def openai_error(error: AntiphonError) -> OpenAIError:
             kind = "server_error"
         case _:
             kind = "invalid_request_error"
-    return OpenAIError(message=error.message, type=kind, param=error.at, code=error.code)
+    return OpenAIError(message=error.message, type=kind, param=_place(error), code=error.code)
 
 
 class AnthropicError(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,12 +197,12 @@ def anthropic_error(error: AntiphonError) -> AnthropicError:
     """Return the error in Anthropic's words."""
     status = status_of(error)
     usual = "api_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
-    place = f" (at {error.at})" if error.at else ""
+    place = f" (at {_place(error)})" if error.at else ""
     return AnthropicError(
         type=ANTHROPIC_TYPES.get(status, usual),
         message=f"{error.code}: {error.message}{place}",
         code=error.code,
-        at=error.at,
+        at=_place(error),
     )
 
 
@@ -220,7 +227,7 @@ def error_body(
         error=Error(
             code=error.code,
             message=error.message,
-            at=error.at,
+            at=_place(error),
             retryable=error.retryable,
             request_id=request_id,
             findings=tuple(Finding(code=f.code, at=f.at, message=f.message) for f in findings),

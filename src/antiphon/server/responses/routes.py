@@ -17,6 +17,7 @@ from antiphon.core.keys import Right
 from antiphon.core.ledger import result_of
 from antiphon.core.records import RunStatus
 from antiphon.engine.engine import Engine
+from antiphon.errors import InvalidInput
 from antiphon.server.body import Query, answer, decoded, engine_of, misfit, queried
 from antiphon.server.endpoints import Endpoint
 from antiphon.server.principals import principal_of
@@ -65,12 +66,35 @@ async def _retrieve(request: Request) -> Response:
     engine, own = await _found(request)
     if query.stream:
         after = query.starting_after
+        if after is not None:
+            await _check_cursor(engine, own, after)
         # A reader that does not say what it has may drop it by itself, number by number.
         fine = after is None
         return _streamed(
             request, engine, own, after=NOTHING_TOLD if after is None else after, fine=fine
         )
     return answer(own.describe(await _now(engine, own)))
+
+
+async def _check_cursor(engine: Engine, own: Known, after: int) -> None:
+    """Refuse a number that no event of this response has or will have.
+
+    Of one that goes on nobody can say yet.
+
+    Raises:
+        InvalidInput: `bad_cursor`.
+    """
+    if not (await so_far(engine, own)).over:
+        return
+    last = 0
+    async for event in follow(engine, own):
+        last = event.number
+    if after > last:
+        raise InvalidInput(
+            f"The last event of this response has the number {last}.",
+            code="bad_cursor",
+            at="starting_after",
+        )
 
 
 def _retrieval(request: Request) -> Retrieve:
