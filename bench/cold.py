@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from antiphon.adapters import registry
 from antiphon.core.commands import AddMessages, CreateConversation
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, SessionId
-from antiphon.engine.lines import LineCache
+from antiphon.engine.dispatch.lines import LineCache
 from antiphon.stores.sqlite import open_sqlite
 from bench.histories import POLICY, TOOLS
 from bench.measure import Figure, cpu_ms, figure, interleaved, note

@@ -45,9 +45,9 @@ from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import Call, CallState
 from antiphon.core.recovery import Resend
 from antiphon.engine.assembly import open_world
+from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.edge.http import HttpTransport
 from antiphon.engine.engine import Engine
-from antiphon.engine.lines import LineCache
 from antiphon.engine.live import Broker
 from antiphon.engine.models import Model, Models
 from antiphon.engine.settings import Settings

@@ -18,7 +18,7 @@ from typing import Any
 from antiphon import library
 from antiphon.core.commands import Command
 from antiphon.core.manifest import WireRequest
-from antiphon.engine.lines import LineCache
+from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.live import Broker
 from antiphon.engine.ports import Reply, Transport
 from antiphon.engine.world import World

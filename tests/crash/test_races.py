@@ -17,8 +17,8 @@ from antiphon.core.commands import Accept, Command, PlaceRun, StartKey
 from antiphon.core.ids import ConversationId, Digest, NodeId
 from antiphon.core.records import OPEN_RUN, Run
 from antiphon.engine.assembly import open_world
+from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.engine import Engine
-from antiphon.engine.lines import LineCache
 from antiphon.engine.live import Broker
 from antiphon.engine.models import Model, Models
 from antiphon.engine.settings import Settings

@@ -13,8 +13,8 @@ from antiphon.core.ids import LOCAL_TENANT, ConversationId, MessageId
 from antiphon.core.records import Response
 from antiphon.engine.engine import Engine
 from antiphon.engine.explain import exact_request
-from antiphon.engine.responding import Opening, begin, foreseen, placed
-from antiphon.engine.terms import terms
+from antiphon.engine.runs.responding import Opening, begin, foreseen, placed
+from antiphon.engine.runs.terms import terms
 from antiphon.errors import Erased
 from tests.support.engines import app_on
 from tests.support.provider import Hold, ScriptedProvider, chunk, says

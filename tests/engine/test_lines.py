@@ -7,7 +7,7 @@ from typing import Any
 
 from antiphon.core.blocks import Message
 from antiphon.core.ids import ConversationId, MessageId
-from antiphon.engine.lines import LineCache
+from antiphon.engine.dispatch.lines import LineCache
 from antiphon.stores.base import Store
 from tests.server.stage import served
 from tests.support.provider import ScriptedProvider, says

@@ -19,7 +19,7 @@ from antiphon.core.commands import AddMessages, Command, CreateConversation, Del
 from antiphon.core.dispatch import Denied
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, MessageId, SessionId
 from antiphon.core.records import OPEN_RUN, Conversation
-from antiphon.engine.refusals import refusal
+from antiphon.engine.runs.refusals import refusal
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.errors import Conflict, InvalidInput, NotFound

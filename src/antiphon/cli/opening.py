@@ -14,13 +14,13 @@ from antiphon.core.commands import Fence
 from antiphon.core.ids import NodeId
 from antiphon.core.manifest import WireRequest
 from antiphon.engine.assembly import SQLITE, open_store, open_world
+from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.edge.clock import SystemClock
 from antiphon.engine.edge.entropy import Ids, SystemEntropy
-from antiphon.engine.lines import LineCache
 from antiphon.engine.live import Broker
 from antiphon.engine.ports import Reply
+from antiphon.engine.runs.startup import recover
 from antiphon.engine.settings import Settings
-from antiphon.engine.startup import recover
 from antiphon.engine.tools.function import Function
 from antiphon.engine.world import World
 from antiphon.errors import InternalError, InvalidInput, StoreLocked

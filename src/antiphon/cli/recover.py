@@ -15,8 +15,8 @@ from antiphon.cli.view.text import Ink, count, harmless, lasted, one_line, table
 from antiphon.core import recovery
 from antiphon.core.dispatch import State
 from antiphon.core.records import Attempt, Call, Run
+from antiphon.engine.dispatch.unsettled import Unsettled, unknown_calls, unsettled
 from antiphon.engine.settings import Settings
-from antiphon.engine.unsettled import Unsettled, unknown_calls, unsettled
 from antiphon.engine.world import World
 from antiphon.errors import OutcomeUnknown
 

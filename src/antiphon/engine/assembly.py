@@ -7,9 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from antiphon.core.ids import NodeId
+from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.edge.clock import SystemClock
 from antiphon.engine.edge.entropy import Ids, SystemEntropy
-from antiphon.engine.lines import LineCache
 from antiphon.engine.live import Broker
 from antiphon.engine.ports import Clock, Entropy, Transport
 from antiphon.engine.settings import Settings

@@ -50,14 +50,14 @@ from antiphon.core.records import (
 )
 from antiphon.core.tree import line as visible
 from antiphon.core.tree import with_results
-from antiphon.engine.dispatcher import Dispatcher
+from antiphon.engine.dispatch.dispatcher import Dispatcher
 from antiphon.engine.erasure import Erasure
-from antiphon.engine.refusals import carried_out, refusal
-from antiphon.engine.runs import Worker
-from antiphon.engine.startup import recover
-from antiphon.engine.terms import terms
+from antiphon.engine.runs.refusals import carried_out, refusal
+from antiphon.engine.runs.startup import recover
+from antiphon.engine.runs.terms import terms
+from antiphon.engine.runs.verdicts import Verdicts
+from antiphon.engine.runs.worker import Worker
 from antiphon.engine.texts import storable
-from antiphon.engine.verdicts import Verdicts
 from antiphon.engine.world import World
 from antiphon.errors import Conflict, InvalidInput, NotFound, Refused
 

@@ -11,7 +11,7 @@ from antiphon.core.commands import Command, DeleteConversation, EraseConversatio
 from antiphon.core.dispatch import Denied
 from antiphon.core.ids import ConversationId, RunId, TenantId
 from antiphon.core.records import OPEN_RUN, Conversation, Response, RunStatus
-from antiphon.engine.refusals import refusal
+from antiphon.engine.runs.refusals import refusal
 from antiphon.engine.world import World
 
 log = logging.getLogger("antiphon.erasure")

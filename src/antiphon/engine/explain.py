@@ -12,8 +12,8 @@ from antiphon.core.ids import OperationId, RunId
 from antiphon.core.manifest import Manifest, WireRequest, manifest_digest
 from antiphon.core.records import Attempt, Conversation
 from antiphon.core.tree import line as visible
-from antiphon.engine.listing import told_mappings
-from antiphon.engine.target import Targets, render_manifest
+from antiphon.engine.dispatch.listing import told_mappings
+from antiphon.engine.dispatch.target import Targets, render_manifest
 from antiphon.engine.world import World
 from antiphon.errors import DigestMismatch, Erased, NotFound
 

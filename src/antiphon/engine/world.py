@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from antiphon.core.commands import Fence
 from antiphon.core.records import Run
+from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.edge.entropy import Ids
 from antiphon.engine.edge.signing import AwsSigner
-from antiphon.engine.lines import LineCache
 from antiphon.engine.live import Broker
 from antiphon.engine.ports import Clock, Entropy, Signer, Transport
 from antiphon.engine.settings import Settings

@@ -28,8 +28,8 @@ from antiphon.core.rules import LineChecker
 from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
 from antiphon.engine.engine import Engine
-from antiphon.engine.refusals import refusal
-from antiphon.engine.responding import foreseen, placed, places_of
+from antiphon.engine.runs.refusals import refusal
+from antiphon.engine.runs.responding import foreseen, placed, places_of
 from antiphon.engine.texts import storable
 from antiphon.errors import NotFound, SequenceRejected
 from antiphon.server.body import Body, answer, decoded, engine_of, queried

@@ -33,7 +33,7 @@ from antiphon.core.repeats import (
     TooOften,
     repetition,
 )
-from antiphon.engine.control import Control
+from antiphon.engine.runs.control import Control
 from antiphon.engine.tools.function import (
     FateUnknown,
     Function,

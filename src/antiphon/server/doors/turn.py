@@ -21,7 +21,7 @@ from antiphon.core.keys import Right
 from antiphon.core.records import Conversation, Response, Run, Runner, RunStatus
 from antiphon.engine.engine import Engine
 from antiphon.engine.models import Model
-from antiphon.engine.responding import (
+from antiphon.engine.runs.responding import (
     Opening,
     begin,
     foreseen,
@@ -29,7 +29,7 @@ from antiphon.engine.responding import (
     places_of,
     rendered_anew,
 )
-from antiphon.engine.terms import Terms, terms
+from antiphon.engine.runs.terms import Terms, terms
 from antiphon.errors import InvalidInput, OutcomeUnknown, SequenceRejected
 from antiphon.handles.events import CallsWaiting, Committed, Ended, RunEvent, Unknown, Withdrawn
 from antiphon.handles.run import RunHandle, run_error

@@ -19,8 +19,8 @@ from antiphon.core.dispatch import ACTIVE, State
 from antiphon.core.ids import CallId, ConversationId, OperationId, RunId
 from antiphon.core.keys import Right
 from antiphon.core.records import Attempt, Call, Run
-from antiphon.engine.startup import confirm_ended, settle_unknown
-from antiphon.engine.unsettled import Unsettled, looked_at, unknown_calls, unsettled
+from antiphon.engine.dispatch.unsettled import Unsettled, looked_at, unknown_calls, unsettled
+from antiphon.engine.runs.startup import confirm_ended, settle_unknown
 from antiphon.errors import Conflict, InvalidInput
 from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
 from antiphon.server.endpoints import Endpoint

@@ -17,7 +17,7 @@ from antiphon.core.keys import Right
 from antiphon.core.records import Response
 from antiphon.core.tree import line as visible
 from antiphon.engine.engine import Engine
-from antiphon.engine.responding import (
+from antiphon.engine.runs.responding import (
     Moved,
     Opening,
     begin,
@@ -27,7 +27,7 @@ from antiphon.engine.responding import (
     rendered,
     rendered_anew,
 )
-from antiphon.engine.terms import Terms, terms
+from antiphon.engine.runs.terms import Terms, terms
 from antiphon.errors import Conflict, InvalidInput
 from antiphon.server.body import engine_of
 from antiphon.server.principals import Principal, principal_of

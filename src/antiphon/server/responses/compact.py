@@ -21,8 +21,8 @@ from antiphon.core.blocks import Message, Origin, Role, Status, Text, Trust
 from antiphon.core.digests import digest
 from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.tree import line as visible
-from antiphon.engine.responding import Opening, begin, foreseen, placed
-from antiphon.engine.terms import terms
+from antiphon.engine.runs.responding import Opening, begin, foreseen, placed
+from antiphon.engine.runs.terms import terms
 from antiphon.errors import InvalidInput, ProviderFailed
 from antiphon.server.body import answer, decoded, engine_of
 from antiphon.server.principals import principal_of

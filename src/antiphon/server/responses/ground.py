@@ -17,7 +17,7 @@ from antiphon.core.records import TERMINAL_CALL, Call, Conversation, Run, RunSta
 from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
 from antiphon.engine.engine import Engine
-from antiphon.engine.responding import foreseen
+from antiphon.engine.runs.responding import foreseen
 from antiphon.errors import Conflict, Erased, NotFound, Refused
 from antiphon.server.responses.output import is_clients
 from antiphon.server.responses.reading import find, so_far

@@ -12,7 +12,7 @@ from antiphon.core.commands import ClaimRun, End, EndRun, Lose, LoseCall, Retry
 from antiphon.core.dispatch import IN_FLIGHT, Denied, State
 from antiphon.core.ids import ConversationId
 from antiphon.core.records import Attempt, CallState, Run, RunStatus
-from antiphon.engine.target import adapter_of
+from antiphon.engine.dispatch.target import adapter_of
 from antiphon.engine.world import World
 
 

@@ -22,13 +22,13 @@ from antiphon.core.listing import Listed, continued
 from antiphon.core.manifest import Manifest, Purpose, WireRequest, manifest_digest
 from antiphon.core.records import Conversation, Run
 from antiphon.core.recovery import Rung
-from antiphon.engine.control import Control
-from antiphon.engine.entering import Entering
-from antiphon.engine.exchange import Exchange, Outcome
-from antiphon.engine.listing import newest_stored
-from antiphon.engine.resuming import Asked, Resuming
-from antiphon.engine.settlement import Accepted, Again, Kept, Settlement, Stepped
-from antiphon.engine.target import Target, Targets, render_manifest
+from antiphon.engine.dispatch.exchange import Exchange, Outcome
+from antiphon.engine.dispatch.listing import newest_stored
+from antiphon.engine.dispatch.resuming import Asked, Resuming
+from antiphon.engine.dispatch.settlement import Accepted, Again, Kept, Settlement, Stepped
+from antiphon.engine.dispatch.target import Target, Targets, render_manifest
+from antiphon.engine.runs.control import Control
+from antiphon.engine.runs.entering import Entering
 from antiphon.engine.world import World
 from antiphon.errors import InternalError, InvalidInput, NotFound, SequenceRejected
 

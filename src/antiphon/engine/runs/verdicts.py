@@ -13,7 +13,7 @@ from antiphon.core.ids import CallId, ConversationId, RunId
 from antiphon.core.ledger import REFUSED_BY_PERSON, text_result
 from antiphon.core.records import Approval, Call, CallState
 from antiphon.core.schemas import compile_schema
-from antiphon.engine.refusals import carried_out, refusal
+from antiphon.engine.runs.refusals import carried_out, refusal
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput, NotFound
 

@@ -45,9 +45,9 @@ from antiphon.core.repeats import (
     has_open_twin,
     repetition,
 )
-from antiphon.engine.exchange import Answered, Broken, Outcome, Rejected, Unsent
+from antiphon.engine.dispatch.exchange import Answered, Broken, Outcome, Rejected, Unsent
+from antiphon.engine.dispatch.target import Target
 from antiphon.engine.live import LiveRun
-from antiphon.engine.target import Target
 from antiphon.engine.tools.function import Function, start_call
 from antiphon.engine.world import World
 from antiphon.errors import InternalError

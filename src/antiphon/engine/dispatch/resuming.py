@@ -18,10 +18,17 @@ from antiphon.core.answer import Answer
 from antiphon.core.commands import Refuse
 from antiphon.core.dispatch import Denied
 from antiphon.core.records import Attempt, Run
-from antiphon.engine.control import Control
-from antiphon.engine.exchange import Answered, Exchange, Outcome, Overtaken, Rejected, Watchdog
+from antiphon.engine.dispatch.exchange import (
+    Answered,
+    Exchange,
+    Outcome,
+    Overtaken,
+    Rejected,
+    Watchdog,
+)
+from antiphon.engine.dispatch.settlement import Accepted, Again, Kept, Settled, Settlement, Stepped
 from antiphon.engine.ports import Cut, NotSent, Reply
-from antiphon.engine.settlement import Accepted, Again, Kept, Settled, Settlement, Stepped
+from antiphon.engine.runs.control import Control
 from antiphon.engine.world import World
 
 GONE: Final = frozenset({404, 410})

@@ -35,10 +35,10 @@ from antiphon.core.records import (
 )
 from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
-from antiphon.engine.control import Control
-from antiphon.engine.dispatcher import Dispatcher
-from antiphon.engine.entering import Entering, input_enters, results_enter, with_result
-from antiphon.engine.startup import settle_unknown
+from antiphon.engine.dispatch.dispatcher import Dispatcher
+from antiphon.engine.runs.control import Control
+from antiphon.engine.runs.entering import Entering, input_enters, results_enter, with_result
+from antiphon.engine.runs.startup import settle_unknown
 from antiphon.engine.tools.executor import Executor
 from antiphon.engine.world import World
 from antiphon.errors import InternalError, InvalidInput, NotFound

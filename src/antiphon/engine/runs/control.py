@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from antiphon.engine.exchange import Exchange
+from antiphon.engine.dispatch.exchange import Exchange
 from antiphon.engine.ports import Clock
 
 

@@ -39,8 +39,8 @@ from antiphon.core.ids import (
 )
 from antiphon.core.records import CallState, Conversation, Response, Run, RunKind, RunStatus
 from antiphon.engine.engine import Engine
-from antiphon.engine.refusals import refusal
-from antiphon.engine.terms import Terms
+from antiphon.engine.runs.refusals import refusal
+from antiphon.engine.runs.terms import Terms
 from antiphon.engine.texts import storable
 from antiphon.errors import SequenceRejected
 

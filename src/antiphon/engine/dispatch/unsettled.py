@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from antiphon.core import recovery
 from antiphon.core.dispatch import ACTIVE, State
 from antiphon.core.records import Attempt, Call, CallState
-from antiphon.engine.target import adapter_of
+from antiphon.engine.dispatch.target import adapter_of
 from antiphon.engine.world import World
 
 
