@@ -9,9 +9,9 @@ from typing import TypeAlias
 import pytest
 
 from antiphon.stores.base import Store
+from antiphon.stores.sql.recent import News, news_of
+from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sqlite import open_sqlite, writer
-from antiphon.stores.sqlite.recent import News, news_of
-from antiphon.stores.sqlite.transaction import Transaction
 from tests.stores.talk import Talk
 
 Opener: TypeAlias = Callable[[], Awaitable[Store]]

@@ -37,12 +37,13 @@ from antiphon.core.ids import (
 )
 from antiphon.core.manifest import Manifest, Purpose
 from antiphon.errors import InternalError
-from antiphon.stores.sqlite import conditions
+from antiphon.stores.sql import conditions
+from antiphon.stores.sql.places import place
+from antiphon.stores.sql.rows import AttemptRow, pack
+from antiphon.stores.sql.transaction import Transaction
+from antiphon.stores.sql.transitions import Claim, again, begin, move
 from antiphon.stores.sqlite.connections import open_writer
-from antiphon.stores.sqlite.places import place
-from antiphon.stores.sqlite.rows import AttemptRow, pack
-from antiphon.stores.sqlite.transaction import Transaction
-from antiphon.stores.sqlite.transitions import Claim, again, begin, move
+from antiphon.stores.sqlite.statements import SqliteStatements
 from tests.stores.talk import a_digest
 
 HERE = place(1, 1)
@@ -400,7 +401,7 @@ def answer(database: sqlite3.Connection) -> Callable[[World, Event], State | Den
     def ask(world: World, event: Event) -> State | Denied:
         database.execute("BEGIN")
         try:
-            return carry_out(Transaction(database, lambda: b"key"), world, event)
+            return carry_out(Transaction(SqliteStatements(database), lambda: b"key"), world, event)
         finally:
             database.execute("ROLLBACK")
 
@@ -489,7 +490,7 @@ def test_a_row_changes_what_the_contract_says_and_nothing_else(
             "proof": None,
         }
         database.execute("BEGIN")
-        tx = Transaction(database, lambda: b"key")
+        tx = Transaction(SqliteStatements(database), lambda: b"key")
         write(tx, world)
         attempt = tx.newest_attempt(HERE)
         assert attempt is not None
@@ -499,7 +500,7 @@ def test_a_row_changes_what_the_contract_says_and_nothing_else(
         c = tx.one(
             "SELECT active_operation, attempt_generation, revision, cancel_generation FROM conversation"
         )
-        now = Transaction(database, lambda: b"key").newest_attempt(HERE)
+        now = Transaction(SqliteStatements(database), lambda: b"key").newest_attempt(HERE)
         database.execute("ROLLBACK")
         assert c is not None
         assert now == moved.attempt

@@ -27,8 +27,8 @@ from antiphon.core.ids import MessageId, RunId
 from antiphon.core.records import OPEN_RUN, RunStatus
 from antiphon.errors import NotFound
 from antiphon.stores.base import Store
+from antiphon.stores.sql.recent import NEWEST
 from antiphon.stores.sqlite import open_sqlite
-from antiphon.stores.sqlite.recent import NEWEST
 from antiphon.stores.sqlite.store import SqliteStore
 from tests.stores.talk import Talk
 

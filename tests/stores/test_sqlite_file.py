@@ -18,7 +18,8 @@ from antiphon.core.blocks import Text
 from antiphon.core.commands import AddMessages, SetTitle
 from antiphon.core.ids import LOCAL_TENANT, MessageId
 from antiphon.errors import NotDurable, StoreError, StoreLocked, StoreTooNew
-from antiphon.stores.sqlite import connections, migrations, open_sqlite
+from antiphon.stores.sql import migrations
+from antiphon.stores.sqlite import connections, open_sqlite, schema
 from antiphon.stores.sqlite import store as store_module
 from tests.stores.talk import Talk
 
@@ -257,7 +258,7 @@ async def test_a_migration_is_whole_or_it_is_not(
     numbers = [(n,) for n in range(1, number + 1)]
     with monkeypatch.context() as patched:
         half = [*first, (number, "half", "CREATE TABLE half (a);\nCREATE TABLE half (a);\n")]
-        patched.setattr(migrations, "known", lambda: half)
+        patched.setattr(schema, "known", lambda: half)
         assert (await refused(path)).code == "store_error"
     with sqlite3.connect(path) as db:
         rows = db.execute("SELECT number FROM migration ORDER BY number").fetchall()
@@ -265,7 +266,7 @@ async def test_a_migration_is_whole_or_it_is_not(
         assert not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'half'").fetchall()
     db.close()
     later = [*first, (number, "later", "CREATE TABLE later (a);\n")]
-    monkeypatch.setattr(migrations, "known", lambda: later)
+    monkeypatch.setattr(schema, "known", lambda: later)
     await (await open_sqlite(path)).close()
     with sqlite3.connect(path) as db:
         rows = db.execute("SELECT number FROM migration ORDER BY number").fetchall()
@@ -280,7 +281,7 @@ def test_migrations_are_numbered_from_one_without_gaps() -> None:
 
 def test_a_script_is_split_where_its_statements_end() -> None:
     script = "-- a;\nCREATE TABLE a (\n  b TEXT DEFAULT ';'\n);\nCREATE INDEX c ON a (b);\n"
-    assert [s.splitlines()[-1] for s in migrations.split(script)] == [
+    assert [s.splitlines()[-1] for s in schema.split(script)] == [
         ");",
         "CREATE INDEX c ON a (b);",
     ]

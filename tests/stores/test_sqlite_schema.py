@@ -10,9 +10,10 @@ import pytest
 
 from antiphon.core.commands import OpenResponse, Then
 from antiphon.core.ids import OperationId, ResponseId, RunId
+from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sqlite import open_sqlite
 from antiphon.stores.sqlite.connections import constraint, open_writer
-from antiphon.stores.sqlite.transaction import Transaction
+from antiphon.stores.sqlite.statements import SqliteStatements
 from tests.stores.talk import Talk
 
 
@@ -119,7 +120,7 @@ def test_every_lookup_of_a_command_uses_an_index(writer: sqlite3.Connection) -> 
     # A turn in a conversation of 100,000 messages costs what one in 10 does.
     seen: set[str] = set()
     writer.set_trace_callback(seen.add)
-    tx = Transaction(writer, lambda: b"key")
+    tx = Transaction(SqliteStatements(writer), lambda: b"key")
     c = tx.conversation(Talk.conversation_id())
     run = tx.run(c, tx.run_at((1 << 32) + 1).id)
     tx.calls_of_run(c, run)

@@ -17,10 +17,11 @@ from antiphon.core.commands import AddMessages, SetTitle
 from antiphon.core.dispatch import Condition, Denied, State
 from antiphon.core.records import Attempt, StoredEvent
 from antiphon.errors import InternalError, InvalidInput, NotDurable, StoreError
-from antiphon.stores.sqlite import conditions, connections, open_sqlite
+from antiphon.stores.sql import conditions
+from antiphon.stores.sql.recent import News
+from antiphon.stores.sql.transaction import Transaction
+from antiphon.stores.sqlite import connections, open_sqlite
 from antiphon.stores.sqlite.connections import open_writer
-from antiphon.stores.sqlite.recent import News
-from antiphon.stores.sqlite.transaction import Transaction
 from antiphon.stores.sqlite.writer import BATCH, Request, Writer
 from tests.stores.talk import Talk
 

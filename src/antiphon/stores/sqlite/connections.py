@@ -11,10 +11,10 @@ from typing import Final
 from urllib.parse import quote
 
 from antiphon.errors import NotDurable, StoreError
-from antiphon.stores.sqlite.migrations import migrate, version
+from antiphon.stores.sqlite.schema import migrate, version
 
-OLDEST_SQLITE: Final = (3, 37, 0)
-"""STRICT tables; UPDATE FROM and RETURNING came before."""
+OLDEST_SQLITE: Final = (3, 39, 0)
+"""IS NOT DISTINCT FROM; STRICT tables and RETURNING came before."""
 
 PAGE_BYTES: Final = 512
 """A commit writes whole pages, and it touches some fifteen trees with a short row in each. A

@@ -22,10 +22,11 @@ from antiphon.core.ids import ConversationId, Digest
 from antiphon.core.listing import read_stretch
 from antiphon.core.manifest import Manifest, manifest_digest
 from antiphon.errors import AntiphonError
-from antiphon.stores.sqlite import reads
+from antiphon.stores.sql import reads
+from antiphon.stores.sql.places import span
+from antiphon.stores.sql.rows import pack, unpack
 from antiphon.stores.sqlite.connections import check_file, open_reader
-from antiphon.stores.sqlite.places import span
-from antiphon.stores.sqlite.rows import pack, unpack
+from antiphon.stores.sqlite.statements import SqliteStatements
 
 MOST_FILE_PROBLEMS: Final = 20
 
@@ -158,7 +159,7 @@ def _may_be_erased(db: sqlite3.Connection, number: int, message: Message) -> boo
 
 def _message(db: sqlite3.Connection, conversation: ConversationId, name: str) -> Message | Problem:
     try:
-        return reads.message(db, conversation, name)  # type: ignore[arg-type]  # as stored
+        return reads.message(SqliteStatements(db), conversation, name)  # type: ignore[arg-type]  # as stored
     except _Unreadable as error:
         return Problem(code="unreadable", at=name, message=f"The message cannot be read: {error}")
 
@@ -169,7 +170,7 @@ def _manifests(db: sqlite3.Connection) -> Iterator[Problem | None]:
     sound: set[tuple[bytes, Digest]] = set()
     for (operation,) in db.execute("SELECT operation FROM manifest ORDER BY place").fetchall():
         try:
-            manifest, recorded = reads.manifest(db, operation)
+            manifest, recorded = reads.manifest(SqliteStatements(db), operation)
         except _Unreadable as error:
             yield Problem(
                 code="unreadable", at=operation, message=f"The manifest cannot be read: {error}"

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from antiphon.errors import StoreError
+from antiphon.stores.sql.statements import Statements
 from antiphon.stores.sqlite.connections import open_reader, translated
+from antiphon.stores.sqlite.statements import SqliteStatements
 
 T = TypeVar("T")
 
@@ -28,13 +30,13 @@ class Readers:
         self._all: list[sqlite3.Connection] = []
         self._closed = False
 
-    async def read(self, question: Callable[[sqlite3.Connection], T]) -> T:
+    async def read(self, question: Callable[[Statements], T]) -> T:
         """Return the answer to `question` on one snapshot."""
         if self._closed:
             raise StoreError("The store is closed.", code="store_closed")
         return await asyncio.get_running_loop().run_in_executor(self._pool, self._ask, question)
 
-    def _ask(self, question: Callable[[sqlite3.Connection], T]) -> T:
+    def _ask(self, question: Callable[[Statements], T]) -> T:
         try:
             connection: sqlite3.Connection | None = getattr(self._own, "connection", None)
             if connection is None:
@@ -42,7 +44,7 @@ class Readers:
                 self._all.append(connection)
             connection.execute("BEGIN")
             try:
-                return question(connection)
+                return question(SqliteStatements(connection))
             finally:
                 connection.execute("ROLLBACK")
         except (sqlite3.Error, OSError) as error:

@@ -42,7 +42,12 @@ from antiphon.core.records import (
     StoredEvent,
 )
 from antiphon.errors import StoreError
-from antiphon.stores.sqlite import keys, reads
+from antiphon.stores.sql import keys, reads
+from antiphon.stores.sql.paths import read_path
+from antiphon.stores.sql.recent import News, Recent
+from antiphon.stores.sql.registry import carry_out
+from antiphon.stores.sql.statements import Statements
+from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sqlite.connections import (
     OLDEST_SQLITE,
     PAGE_BYTES,
@@ -53,11 +58,7 @@ from antiphon.stores.sqlite.connections import (
     translated,
 )
 from antiphon.stores.sqlite.lock import FileLock
-from antiphon.stores.sqlite.paths import read_path
 from antiphon.stores.sqlite.readers import Readers
-from antiphon.stores.sqlite.recent import News, Recent
-from antiphon.stores.sqlite.registry import carry_out
-from antiphon.stores.sqlite.transaction import Transaction
 from antiphon.stores.sqlite.writer import LINGER_S, Request, Writer
 
 R = TypeVar("R")
@@ -231,7 +232,7 @@ class SqliteStore:
         if known is not None:
             return known
 
-        def question(db: sqlite3.Connection) -> list[Message]:
+        def question(db: Statements) -> list[Message]:
             number = reads.number(db, conversation)
             return read_path(db, number, conversation, leaf, until, limit)
 
@@ -419,7 +420,7 @@ async def open_sqlite(
     def opened() -> SqliteStore:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise StoreError(
-                f"SQLite {sqlite3.sqlite_version} is too old; 3.37 or newer is needed.",
+                f"SQLite {sqlite3.sqlite_version} is too old; 3.39 or newer is needed.",
                 code="sqlite_too_old",
             )
         if os.fspath(path) == MEMORY:

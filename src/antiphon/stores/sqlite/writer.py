@@ -23,10 +23,11 @@ from typing import Any, Final
 
 from antiphon.core.dispatch import Denied
 from antiphon.errors import AntiphonError, StoreError
+from antiphon.stores.sql.known import Knowledge
+from antiphon.stores.sql.recent import News, news_of
+from antiphon.stores.sql.transaction import Erased, Transaction
 from antiphon.stores.sqlite.connections import constraint, empty_log, not_durable, translated
-from antiphon.stores.sqlite.known import Knowledge
-from antiphon.stores.sqlite.recent import News, news_of
-from antiphon.stores.sqlite.transaction import Erased, Transaction
+from antiphon.stores.sqlite.statements import SqliteStatements
 
 BATCH: Final = 128
 LINGER_S: Final = 0.25
@@ -150,7 +151,7 @@ class Writer:
         try:
             connection = self._opened()
             connection.execute("BEGIN IMMEDIATE")
-            tx = Transaction(connection, self._new_key, self._knowledge)
+            tx = Transaction(SqliteStatements(connection), self._new_key, self._knowledge)
             alone = len(batch) == 1
             outcomes = [_carry_out(connection, tx, request, alone=alone) for request in batch]
             left = news_of(tx)

@@ -48,7 +48,7 @@ CREATE TABLE session (
   created_ms INTEGER NOT NULL
 ) STRICT;
 
-CREATE UNIQUE INDEX session_one_active ON session (place >> 32) WHERE active;
+CREATE UNIQUE INDEX session_one_active ON session (place >> 32) WHERE active = 1;
 
 -- A parent always came before its child and in the same conversation, so no circle can be
 -- written. `kind` is role, origin and trust in one word each; `extra` holds name, copied_from and

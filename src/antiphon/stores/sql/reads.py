@@ -1,8 +1,7 @@
-"""What can be read: one function per question, on a connection that cannot write."""
+"""What can be read: one function per question, on a connection that need not write."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -35,9 +34,9 @@ from antiphon.core.records import (
     StoredEvent,
 )
 from antiphon.errors import NotFound
-from antiphon.stores.sqlite.paths import session_ids
-from antiphon.stores.sqlite.places import number_of, place, span
-from antiphon.stores.sqlite.rows import (
+from antiphon.stores.sql.paths import session_ids
+from antiphon.stores.sql.places import number_of, place, span
+from antiphon.stores.sql.rows import (
     ATTEMPT,
     CALL,
     CONVERSATION,
@@ -55,6 +54,7 @@ from antiphon.stores.sqlite.rows import (
     pack,
     unpack,
 )
+from antiphon.stores.sql.statements import Statements
 
 _read_message = msgspec.json.Decoder(Message).decode
 
@@ -68,43 +68,43 @@ class _About(msgspec.Struct):
 _about = msgspec.json.Decoder(_About).decode
 
 
-def number(db: sqlite3.Connection, conversation: ConversationId) -> int:
+def number(db: Statements, conversation: ConversationId) -> int:
     """Return the conversation's number. Raises `NotFound`."""
-    row = db.execute("SELECT number FROM conversation WHERE id = ?", (conversation,)).fetchone()
+    row = db.one("SELECT number FROM conversation WHERE id = ?", (conversation,))
     if row is None:
         raise NotFound("There is no such conversation.", at=conversation)
     return int(row[0])
 
 
-def addresses(db: sqlite3.Connection) -> dict[NodeId, str]:
+def addresses(db: Statements) -> dict[NodeId, str]:
     """Return where nodes listen, as they said when they joined."""
-    rows = db.execute("SELECT id, address FROM node WHERE address IS NOT NULL")
-    return dict(rows.fetchall())
+    rows = db.all("SELECT id, address FROM node WHERE address IS NOT NULL")
+    return dict(rows)
 
 
-def tenant_key(db: sqlite3.Connection, tenant: TenantId) -> bytes:
+def tenant_key(db: Statements, tenant: TenantId) -> bytes:
     """Return a tenant's digest key. Raises `NotFound`."""
-    row = db.execute("SELECT digest_key FROM tenant WHERE id = ?", (tenant,)).fetchone()
+    row = db.one("SELECT digest_key FROM tenant WHERE id = ?", (tenant,))
     if row is None:
         raise NotFound("There is no such tenant.", at=tenant)
     return bytes(row[0])
 
 
-def conversation(db: sqlite3.Connection, conversation: ConversationId) -> Conversation:
+def conversation(db: Statements, conversation: ConversationId) -> Conversation:
     """Return one conversation. Raises `NotFound`."""
-    row = db.execute(CONVERSATION + "WHERE c.id = ?", (conversation,)).fetchone()
+    row = db.one(CONVERSATION + "WHERE c.id = ?", (conversation,))
     if row is None:
         raise NotFound("There is no such conversation.", at=conversation)
     return _conversation(db, row)
 
 
-def _conversation(db: sqlite3.Connection, row: tuple[Any, ...]) -> Conversation:
+def _conversation(db: Statements, row: tuple[Any, ...]) -> Conversation:
     c = ConversationRow._make(row)
     return c.record(_deleted(db, c.number, c.revision))
 
 
-def _deleted(db: sqlite3.Connection, number: int, revision: int) -> frozenset[MessageId]:
-    rows = db.execute(
+def _deleted(db: Statements, number: int, revision: int) -> frozenset[MessageId]:
+    rows = db.all(
         """SELECT m.id FROM deletion AS d JOIN message AS m ON m.place = d.message
         WHERE d.message BETWEEN ? AND ? AND d.revision <= ?""",
         (*span(number), revision),
@@ -113,24 +113,23 @@ def _deleted(db: sqlite3.Connection, number: int, revision: int) -> frozenset[Me
 
 
 def deletions_at(
-    db: sqlite3.Connection, conversation: ConversationId, revision: int
+    db: Statements, conversation: ConversationId, revision: int
 ) -> frozenset[MessageId]:
     """Return what was deleted at `revision`."""
     return _deleted(db, number(db, conversation), revision)
 
 
-_HOLDS: Final = r"""
-AND (c.title LIKE :words ESCAPE '\' OR EXISTS (
-  SELECT 1 FROM message AS m, json_each(CAST(m.blocks AS TEXT)) AS b
+_HOLDS: Final = """
+AND ({titled} OR EXISTS (
+  SELECT 1 FROM message AS m
   WHERE m.place BETWEEN c.number << 32 AND (c.number << 32) + 4294967295
-  AND NOT EXISTS (SELECT 1 FROM deletion AS d WHERE d.message = m.place)
-  AND json_extract(b.value, '$.text') LIKE :words ESCAPE '\'))
+  AND NOT EXISTS (SELECT 1 FROM deletion AS d WHERE d.message = m.place) AND {says}))
 """
 """The title holds the words, or a text that was said and not deleted. It reads what it searches."""
 
 
 def conversations(
-    db: sqlite3.Connection,
+    db: Statements,
     tenant: TenantId,
     limit: int,
     before: ConversationId | None,
@@ -139,26 +138,26 @@ def conversations(
     """Return the tenant's conversations, last changed first; with `words` those that hold them."""
     bound = (1 << 62, 0)
     if before is not None:
-        found = db.execute(
+        found = db.one(
             "SELECT updated_ms, number FROM conversation WHERE id = ? AND tenant = ?",
             (before, tenant),
-        ).fetchone()
+        )
         if found is None:
             raise NotFound("There is no such conversation.", at=before)
         bound = found
-    rows = db.execute(
+    rows = db.all(
         CONVERSATION
-        + "WHERE c.tenant = :tenant AND (c.updated_ms, c.number) < (:ms, :number) AND NOT c.deleted "
-        + (_HOLDS if words else "")
+        + "WHERE c.tenant = :tenant AND (c.updated_ms, c.number) < (:ms, :number) AND c.deleted = 0 "
+        + (_HOLDS.format(titled=db.dialect.titled, says=db.dialect.says) if words else "")
         + "ORDER BY c.updated_ms DESC, c.number DESC LIMIT :limit",
         {
             "tenant": tenant,
             "ms": bound[0],
             "number": bound[1],
             "limit": limit,
-            "words": _containing(words or ""),
+            **({"words": _containing(words)} if words else {}),
         },
-    ).fetchall()
+    )
     return [_conversation(db, row) for row in rows]
 
 
@@ -169,9 +168,9 @@ def _containing(words: str) -> str:
     return f"%{words}%"
 
 
-def unerased(db: sqlite3.Connection, tenant: TenantId, before_ms: int) -> list[ConversationId]:
+def unerased(db: Statements, tenant: TenantId, before_ms: int) -> list[ConversationId]:
     """Return the tenant's conversations that are not erased and did not change since."""
-    rows = db.execute(
+    rows = db.all(
         "SELECT id FROM conversation WHERE tenant = ? AND updated_ms <= ? AND erased_ms IS NULL "
         "ORDER BY updated_ms, number",
         (tenant, before_ms),
@@ -179,11 +178,11 @@ def unerased(db: sqlite3.Connection, tenant: TenantId, before_ms: int) -> list[C
     return [row[0] for row in rows]
 
 
-def sessions(db: sqlite3.Connection, conversation: ConversationId) -> list[Session]:
+def sessions(db: Statements, conversation: ConversationId) -> list[Session]:
     """Return the sessions in their order."""
     at = number(db, conversation)
-    rows = db.execute(
-        """SELECT s.id, s.goal, s.active, iif(s.active, c.head, s.head), s.created_ms
+    rows = db.all(
+        """SELECT s.id, s.goal, s.active, CASE WHEN s.active = 1 THEN c.head ELSE s.head END, s.created_ms
         FROM session AS s JOIN conversation AS c ON c.number = s.place >> 32
         WHERE s.place BETWEEN ? AND ? ORDER BY s.place""",
         span(at),
@@ -202,11 +201,11 @@ def sessions(db: sqlite3.Connection, conversation: ConversationId) -> list[Sessi
 
 
 def _messages(
-    db: sqlite3.Connection, conversation: ConversationId, at: int, condition: str, *values: object
+    db: Statements, conversation: ConversationId, at: int, condition: str, *values: object
 ) -> list[Message]:
     """Return messages with their parents' ids, in the order in which they came."""
     names: dict[int, SessionId] = session_ids(db, at)
-    rows = db.execute(
+    rows = db.all(
         f"""{MESSAGE}, p.id FROM message AS m
         LEFT JOIN message AS p ON p.place = m.parent WHERE {condition} ORDER BY m.place""",
         values,
@@ -214,7 +213,7 @@ def _messages(
     return [message_record(row[:-1], conversation, row[-1], names) for row in rows]
 
 
-def message(db: sqlite3.Connection, conversation: ConversationId, message: MessageId) -> Message:
+def message(db: Statements, conversation: ConversationId, message: MessageId) -> Message:
     """Return one message. Raises `NotFound`."""
     at = number(db, conversation)
     found = _messages(db, conversation, at, "m.place >> 32 = ? AND m.id = ?", at, message)
@@ -223,34 +222,29 @@ def message(db: sqlite3.Connection, conversation: ConversationId, message: Messa
     return found[0]
 
 
-def has_message(db: sqlite3.Connection, tenant: TenantId, message: MessageId) -> bool:
+def has_message(db: Statements, tenant: TenantId, message: MessageId) -> bool:
     """Return whether any conversation of the tenant holds a message of this id."""
-    row = db.execute(
-        """SELECT EXISTS (SELECT 1 FROM conversation AS c
-        CROSS JOIN message AS m ON m.place >> 32 = c.number AND m.id = ? WHERE c.tenant = ?)""",
-        (message, tenant),
-    ).fetchone()
-    return bool(row[0])
+    return bool(homes(db, tenant, message))
 
 
-def homes(db: sqlite3.Connection, tenant: TenantId, message: MessageId) -> list[ConversationId]:
+def homes(db: Statements, tenant: TenantId, message: MessageId) -> list[ConversationId]:
     """Return the tenant's conversations that hold a message of this id, at most two."""
-    rows = db.execute(
+    rows = db.all(
         """SELECT c.id FROM conversation AS c
-        CROSS JOIN message AS m ON m.place >> 32 = c.number AND m.id = ?
+        JOIN message AS m ON m.place >> 32 = c.number AND m.id = ?
         WHERE c.tenant = ? LIMIT 2""",
         (message, tenant),
     )
     return [row[0] for row in rows]
 
 
-def tree(db: sqlite3.Connection, conversation: ConversationId) -> list[Message]:
+def tree(db: Statements, conversation: ConversationId) -> list[Message]:
     """Return every message."""
     at = number(db, conversation)
     names = session_ids(db, at)
     ids: dict[int, MessageId] = {}
     messages = []
-    for row in db.execute(
+    for row in db.all(
         f"{MESSAGE} FROM message AS m WHERE m.place BETWEEN ? AND ? ORDER BY m.place",
         span(at),
     ):
@@ -260,19 +254,19 @@ def tree(db: sqlite3.Connection, conversation: ConversationId) -> list[Message]:
 
 
 def children(
-    db: sqlite3.Connection, conversation: ConversationId, parent: MessageId | None
+    db: Statements, conversation: ConversationId, parent: MessageId | None
 ) -> list[Message]:
     """Return the children of a message, or the roots."""
     at = number(db, conversation)
     under = None
     if parent is not None:
-        found = db.execute(
-            "SELECT place FROM message WHERE place >> 32 = ? AND id = ?", (at, parent)
-        ).fetchone()
+        found = db.one("SELECT place FROM message WHERE place >> 32 = ? AND id = ?", (at, parent))
         if found is None:
             raise NotFound("There is no such message in this conversation.", at=parent)
         under = found[0]
-    return _messages(db, conversation, at, "m.place >> 32 = ? AND m.parent IS ?", at, under)
+    if under is None:
+        return _messages(db, conversation, at, "m.place >> 32 = ? AND m.parent IS NULL", at)
+    return _messages(db, conversation, at, "m.place >> 32 = ? AND m.parent = ?", at, under)
 
 
 _RUN = f"""
@@ -284,41 +278,41 @@ def _run(row: tuple[Any, ...]) -> Run:
     return RunRow._make(row[1:]).record(row[0])
 
 
-def run(db: sqlite3.Connection, conversation: ConversationId | None, run: RunId) -> Run:
+def run(db: Statements, conversation: ConversationId | None, run: RunId) -> Run:
     """Return one run; of any conversation where none is named. Raises `NotFound`."""
-    row = db.execute(_RUN + "WHERE id = ?", (run,)).fetchone()
+    row = db.one(_RUN + "WHERE id = ?", (run,))
     if row is None or conversation not in (None, row[0]):
         raise NotFound("There is no such run.", at=run)
     return _run(row)
 
 
 def runs(
-    db: sqlite3.Connection, conversation: ConversationId, statuses: Iterable[RunStatus] | None
+    db: Statements, conversation: ConversationId, statuses: Iterable[RunStatus] | None
 ) -> list[Run]:
     """Return a conversation's runs in the order they were started."""
     wanted = list(RunStatus) if statuses is None else list(statuses)
     # Open runs have an index of their own; without this word of help it would not be used.
     hint = "AND ended_ms IS NULL" if OPEN_RUN.issuperset(wanted) else ""
-    rows = db.execute(
+    rows = db.all(
         _RUN + f"WHERE place BETWEEN ? AND ? AND {_any('status', wanted)} {hint} ORDER BY place",
         (*span(number(db, conversation)), *wanted),
     )
     return [_run(row) for row in rows]
 
 
-def open_runs(db: sqlite3.Connection) -> list[Run]:
+def open_runs(db: Statements) -> list[Run]:
     """Return every open run."""
-    rows = db.execute(_RUN + "WHERE ended_ms IS NULL ORDER BY created_ms, place")
+    rows = db.all(_RUN + "WHERE ended_ms IS NULL ORDER BY created_ms, place")
     return [_run(row) for row in rows]
 
 
-def run_input(db: sqlite3.Connection, conversation: ConversationId, run: RunId) -> Message | None:
+def run_input(db: Statements, conversation: ConversationId, run: RunId) -> Message | None:
     """Return a run's input, placed or waiting."""
-    row = db.execute(
+    row = db.one(
         """SELECT r.input, r.input_waiting, c.number FROM run AS r
         JOIN conversation AS c ON c.number = r.place >> 32 WHERE r.id = ? AND c.id = ?""",
         (run, conversation),
-    ).fetchone()
+    )
     if row is None:
         raise NotFound("There is no such run.", at=run)
     if row[0] is None:
@@ -329,40 +323,39 @@ def run_input(db: sqlite3.Connection, conversation: ConversationId, run: RunId) 
     return placed[0] if placed else None  # it was erased before it was placed
 
 
-def response(db: sqlite3.Connection, tenant: TenantId, response: ResponseId) -> Response:
+def response(db: Statements, tenant: TenantId, response: ResponseId) -> Response:
     """Return a response of this tenant. Raises `NotFound`."""
-    row = db.execute(RESPONSE + "WHERE r.id = ? AND c.tenant = ?", (response, tenant)).fetchone()
+    row = db.one(RESPONSE + "WHERE r.id = ? AND c.tenant = ?", (response, tenant))
     if row is None:
         raise NotFound("There is no such response.", at=response)
     return _response(row)
 
 
-def responses(db: sqlite3.Connection, conversation: ConversationId, run: RunId) -> list[Response]:
+def responses(db: Statements, conversation: ConversationId, run: RunId) -> list[Response]:
     """Return the responses of a run, first to last."""
-    rows = db.execute(
-        RESPONSE + "WHERE r.run = ? AND c.id = ? ORDER BY r.place", (run, conversation)
-    )
+    rows = db.all(RESPONSE + "WHERE r.run = ? AND c.id = ? ORDER BY r.place", (run, conversation))
     return [_response(row) for row in rows]
 
 
 def response_of_key(
-    db: sqlite3.Connection, scope: str, key: str, now_ms: int
+    db: Statements, scope: str, key: str, now_ms: int
 ) -> tuple[Response, Digest] | None:
     """Return what was begun under a key, and the digest of its body."""
-    row = db.execute(
+    row = db.one(
         "SELECT response, body_digest FROM response_key "
         "WHERE scope = ? AND key = ? AND expires_ms > ?",
         (scope, key, now_ms),
-    ).fetchone()
+    )
     if row is None:
         return None
-    found = db.execute(RESPONSE + "WHERE r.place = ?", (row[0],)).fetchone()
+    found = db.one(RESPONSE + "WHERE r.place = ?", (row[0],))
+    assert found is not None
     return _response(found), unpack(row[1])
 
 
-def unstored(db: sqlite3.Connection) -> list[Response]:
+def unstored(db: Statements) -> list[Response]:
     """Return what is not to be stored, and still is."""
-    rows = db.execute(RESPONSE + "WHERE NOT r.stored AND c.erased_ms IS NULL ORDER BY r.place")
+    rows = db.all(RESPONSE + "WHERE r.stored = 0 AND c.erased_ms IS NULL ORDER BY r.place")
     return [_response(row) for row in rows]
 
 
@@ -370,11 +363,9 @@ def _response(row: tuple[Any, ...]) -> Response:
     return ResponseRow._make(row[1:]).record(row[0])
 
 
-def operations(
-    db: sqlite3.Connection, conversation: ConversationId, run: RunId
-) -> list[OperationId]:
+def operations(db: Statements, conversation: ConversationId, run: RunId) -> list[OperationId]:
     """Return a run's operations, first to last."""
-    rows = db.execute(
+    rows = db.all(
         """SELECT m.operation FROM run AS r
         JOIN manifest AS m ON m.place BETWEEN r.first_operation AND r.operation AND m.run = r.place
         JOIN conversation AS c ON c.number = r.place >> 32
@@ -384,24 +375,24 @@ def operations(
     return [row[0] for row in rows]
 
 
-def manifest(db: sqlite3.Connection, operation: OperationId) -> tuple[Manifest, Digest]:
+def manifest(db: Statements, operation: OperationId) -> tuple[Manifest, Digest]:
     """Return a manifest and its recorded digest. Raises `NotFound`."""
-    row = db.execute(MANIFEST + "WHERE m.operation = ?", (operation,)).fetchone()
+    row = db.one(MANIFEST + "WHERE m.operation = ?", (operation,))
     if row is None:
         raise NotFound("There is no such operation.", at=operation)
     return manifest_record(row)
 
 
-def attempts(db: sqlite3.Connection, operation: OperationId) -> list[Attempt]:
+def attempts(db: Statements, operation: OperationId) -> list[Attempt]:
     """Return an operation's attempts, first to last."""
-    rows = db.execute(ATTEMPT + "WHERE m.operation = ? ORDER BY a.number", (operation,))
+    rows = db.all(ATTEMPT + "WHERE m.operation = ? ORDER BY a.number", (operation,))
     return [AttemptRow._make(row).record() for row in rows]
 
 
-def attempts_in(db: sqlite3.Connection, states: Iterable[State]) -> list[Attempt]:
+def attempts_in(db: Statements, states: Iterable[State]) -> list[Attempt]:
     """Return the attempts that stand in one of `states`."""
     wanted = list(states)
-    rows = db.execute(
+    rows = db.all(
         ATTEMPT + f"WHERE {_any('a.state', wanted)} ORDER BY a.prepared_ms, a.manifest, a.number",
         wanted,
     )
@@ -409,33 +400,29 @@ def attempts_in(db: sqlite3.Connection, states: Iterable[State]) -> list[Attempt
 
 
 def calls(
-    db: sqlite3.Connection, conversation: ConversationId, run: RunId, message: MessageId | None
+    db: Statements, conversation: ConversationId, run: RunId, message: MessageId | None
 ) -> list[Call]:
     """Return ledger rows in the calls' order."""
-    rows = db.execute(
+    rows = db.all(
         f"""{CALL} WHERE l.run = (SELECT place FROM run WHERE id = ? AND place >> 32 = ?)
-        AND (? IS NULL OR m.id = ?) ORDER BY l.place""",
+        AND (CAST(? AS TEXT) IS NULL OR m.id = ?) ORDER BY l.place""",
         (run, number(db, conversation), message, message),
     )
     return [CallRow(conversation, run, *row).record() for row in rows]
 
 
-def content(db: sqlite3.Connection, tenant: TenantId, digest: Digest) -> bytes:
+def content(db: Statements, tenant: TenantId, digest: Digest) -> bytes:
     """Return stored content. Raises `NotFound`."""
-    row = db.execute(
-        "SELECT data FROM content WHERE tenant = ? AND digest = ?", (tenant, pack(digest))
-    ).fetchone()
+    row = db.one("SELECT data FROM content WHERE tenant = ? AND digest = ?", (tenant, pack(digest)))
     if row is None:
         raise NotFound("There is no such content.", at=digest)
     return bytes(row[0])
 
 
-def stored(
-    db: sqlite3.Connection, tenant: TenantId, digests: Sequence[Digest]
-) -> frozenset[Digest]:
+def stored(db: Statements, tenant: TenantId, digests: Sequence[Digest]) -> frozenset[Digest]:
     """Return those of `digests` under which there is content."""
     wanted = ", ".join("?" * len(digests))
-    rows = db.execute(
+    rows = db.all(
         f"SELECT digest FROM content WHERE tenant = ? AND digest IN ({wanted})",
         (tenant, *map(pack, digests)),
     )
@@ -443,11 +430,11 @@ def stored(
 
 
 def events(
-    db: sqlite3.Connection, conversation: ConversationId, after: int, limit: int
+    db: Statements, conversation: ConversationId, after: int, limit: int
 ) -> list[StoredEvent]:
     """Return durable events with a number above `after`."""
     at = number(db, conversation)
-    rows = db.execute(
+    rows = db.all(
         "SELECT place, at_ms, data FROM event WHERE place BETWEEN ? AND ? ORDER BY place LIMIT ?",
         (place(at, max(after, 0) + 1), span(at)[1], limit),
     )
@@ -463,9 +450,9 @@ def events(
     ]
 
 
-def quarantine(db: sqlite3.Connection, conversation: ConversationId) -> list[Quarantined]:
+def quarantine(db: Statements, conversation: ConversationId) -> list[Quarantined]:
     """Return what was put aside, oldest first."""
-    rows = db.execute(
+    rows = db.all(
         """SELECT operation, generation, reason, data, at_ms FROM quarantine
         WHERE place BETWEEN ? AND ? ORDER BY place""",
         span(number(db, conversation)),
@@ -483,9 +470,9 @@ def quarantine(db: sqlite3.Connection, conversation: ConversationId) -> list[Qua
     ]
 
 
-def quarantined(db: sqlite3.Connection) -> dict[str, int]:
+def quarantined(db: Statements) -> dict[str, int]:
     """Return how much was put aside, by reason."""
-    return dict(db.execute("SELECT reason, count(*) FROM quarantine GROUP BY reason").fetchall())
+    return dict(db.all("SELECT reason, count(*) FROM quarantine GROUP BY reason"))
 
 
 def _any(column: str, values: list[Any]) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from antiphon.core import commands as c
 from antiphon.core.dispatch import Denied
-from antiphon.stores.sqlite.commands import (
+from antiphon.stores.sql.commands import (
     answers,
     calls,
     conversations,
@@ -22,7 +22,7 @@ from antiphon.stores.sqlite.commands import (
     responses,
     runs,
 )
-from antiphon.stores.sqlite.transaction import Transaction
+from antiphon.stores.sql.transaction import Transaction
 
 FUNCTIONS: Final[Mapping[type[c.Command[Any]], Callable[[Transaction, Any], Any]]] = (
     MappingProxyType(

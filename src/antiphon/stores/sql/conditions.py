@@ -3,7 +3,8 @@
 Each fragment is the twin of a predicate in `antiphon.core.dispatch`; a test compares the two
 on crafted rows. Aliases: `a` attempt, `m` its manifest, `c` conversation, `r` run. What only
 the caller can claim is a parameter (`:whole_answer`), so that no condition of a row is left
-out of its statement. NULLs compare with IS: an unknown must never count as equal.
+out of its statement. An unknown must never count as equal to anything
+but where the table says so.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final
 
 from antiphon.core.dispatch import Condition, Effect, Row
 from antiphon.core.ids import OperationId
-from antiphon.stores.sqlite.rows import ATTEMPT_OWN, ConversationRow
+from antiphon.stores.sql.rows import ATTEMPT_OWN, ConversationRow
 
 _CURRENT_EPOCH: Final = "coalesce((SELECT n.epoch FROM node AS n WHERE n.id = {node}), 0)"
 
@@ -34,7 +35,7 @@ CONDITIONS: dict[Condition, str] = {
     Condition.FENCE_MOVED: """
         (c.revision <> m.base_revision OR c.cancel_generation <> m.base_cancel_generation)""",
     Condition.NO_ACTIVE_OPERATION: "c.active_operation IS NULL",
-    Condition.ACTIVE_OPERATION: "c.active_operation IS m.operation",
+    Condition.ACTIVE_OPERATION: "c.active_operation IS NOT DISTINCT FROM m.operation",
     Condition.CALLER_CURRENT: f"""
         (:my_epoch > 0 AND :my_epoch = {_CURRENT_EPOCH.format(node=":my_node")})""",
     Condition.GENERATION: "(a.generation > 0 AND a.generation = :my_generation)",
@@ -43,15 +44,15 @@ CONDITIONS: dict[Condition, str] = {
         ((a.node = :my_node AND a.epoch = :my_epoch AND a.generation = :my_generation)
          OR a.epoch <> {_CURRENT_EPOCH.format(node="a.node")}
          OR :now_ms >= a.deadline_ms)""",
-    Condition.FIRST_SENDING: "NOT a.sent_again",
-    Condition.SENT_AGAIN: "a.sent_again",
+    Condition.FIRST_SENDING: "a.sent_again = 0",
+    Condition.SENT_AGAIN: "a.sent_again = 1",
     Condition.WHOLE_ANSWER: ":whole_answer",
     Condition.DEFINITE: ":definite",
     Condition.HANDLE: "a.handle IS NOT NULL",
     Condition.HONOURS_KEY: ":honours_key",
     Condition.BEFORE_DEADLINE: ":now_ms < a.deadline_ms",
     Condition.SAME_BYTES: "m.request_digest = :my_request_digest",
-    Condition.PROOF: ":proof IS NOT NULL",
+    Condition.PROOF: "CAST(:proof AS TEXT) IS NOT NULL",
     Condition.ATTEMPTS_LEFT: "a.number < :attempts_allowed",
     Condition.NAMES_RUN: "r.id = :names_run",
 }
@@ -83,7 +84,7 @@ CONVERSATION_EFFECTS: Final[
 
 def where(conditions: Iterable[Condition]) -> str:
     """Return the SQL for all of `conditions` together."""
-    return " AND ".join(CONDITIONS[condition] for condition in conditions) or "1"
+    return " AND ".join(CONDITIONS[condition] for condition in conditions) or "1 = 1"
 
 
 _JOINED: Final = "m.place = a.manifest AND r.place = m.run AND c.number = m.place >> 32"

@@ -20,12 +20,12 @@ from antiphon.core.ids import MessageId
 from antiphon.core.ledger import NOT_RUN, WAS_RUNNING, text_result
 from antiphon.core.records import CallState, Run, RunKind, RunStatus
 from antiphon.errors import InvalidInput
-from antiphon.stores.sqlite.commands.results import calls_at_leaf, insert_results
-from antiphon.stores.sqlite.commands.runs import free_slot, may_drive
-from antiphon.stores.sqlite.messages import insert_message, settle
-from antiphon.stores.sqlite.rows import AttemptRow, ConversationRow, RunRow
-from antiphon.stores.sqlite.transaction import Transaction
-from antiphon.stores.sqlite.transitions import Claim, move
+from antiphon.stores.sql.commands.results import calls_at_leaf, insert_results
+from antiphon.stores.sql.commands.runs import free_slot, may_drive
+from antiphon.stores.sql.messages import insert_message, settle
+from antiphon.stores.sql.rows import AttemptRow, ConversationRow, RunRow
+from antiphon.stores.sql.transaction import Transaction
+from antiphon.stores.sql.transitions import Claim, move
 
 
 def end(tx: Transaction, command: EndRun) -> Run | Denied:

@@ -14,10 +14,11 @@ CREATE TABLE content_use (
 
 CREATE INDEX content_use_digest ON content_use (digest);
 
-INSERT OR IGNORE INTO content_use (conversation, tenant, digest)
+INSERT INTO content_use (conversation, tenant, digest)
 SELECT c.number, c.tenant, k.digest FROM (
   SELECT place, policy_digest AS digest FROM manifest
   UNION SELECT place, toolset_digest FROM manifest
   UNION SELECT place, request FROM response WHERE request IS NOT NULL
 ) AS u JOIN conversation AS c ON c.number = u.place >> 32
-JOIN content AS k ON k.tenant = c.tenant AND k.digest = u.digest;
+JOIN content AS k ON k.tenant = c.tenant AND k.digest = u.digest
+WHERE true ON CONFLICT DO NOTHING;

@@ -21,10 +21,10 @@ from antiphon.core.ids import CallId
 from antiphon.core.loop import lasting
 from antiphon.core.records import TERMINAL_CALL, Approval, Call, CallState, Run, RunStatus
 from antiphon.errors import InvalidInput
-from antiphon.stores.sqlite.commands.results import calls_at_leaf, insert_results
-from antiphon.stores.sqlite.commands.runs import let_wait, may_drive
-from antiphon.stores.sqlite.rows import CallRow, ConversationRow, RunRow, encode_json
-from antiphon.stores.sqlite.transaction import Transaction
+from antiphon.stores.sql.commands.results import calls_at_leaf, insert_results
+from antiphon.stores.sql.commands.runs import let_wait, may_drive
+from antiphon.stores.sql.rows import CallRow, ConversationRow, RunRow, encode_json
+from antiphon.stores.sql.transaction import Transaction
 
 
 def start(tx: Transaction, command: StartCall) -> Call | Denied:

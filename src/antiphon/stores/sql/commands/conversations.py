@@ -22,11 +22,11 @@ from antiphon.core.events import DurableEvent, HeadMoved, Kept, MessagesAdded, M
 from antiphon.core.ids import MessageId
 from antiphon.core.records import Conversation
 from antiphon.errors import NotFound, Refused
-from antiphon.stores.sqlite.commands.endings import cancel_run
-from antiphon.stores.sqlite.messages import insert_message, same_message
-from antiphon.stores.sqlite.places import place
-from antiphon.stores.sqlite.rows import ConversationRow, encode_json, pack
-from antiphon.stores.sqlite.transaction import Transaction
+from antiphon.stores.sql.commands.endings import cancel_run
+from antiphon.stores.sql.messages import insert_message, same_message
+from antiphon.stores.sql.places import place
+from antiphon.stores.sql.rows import ConversationRow, encode_json, pack
+from antiphon.stores.sql.transaction import Transaction
 
 
 def create(tx: Transaction, command: CreateConversation) -> Conversation | Denied:
@@ -37,9 +37,9 @@ def create(tx: Transaction, command: CreateConversation) -> Conversation | Denie
             return Denied("conversation_id")
         return tx.conversation_record(command.conversation)
     tx.tenant_key(command.tenant)
-    tx.execute(
+    row = tx.one(
         """INSERT INTO conversation (id, tenant, session, title, metadata, created_ms, updated_ms)
-        VALUES (?, ?, 0, ?, ?, ?, ?)""",
+        VALUES (?, ?, 0, ?, ?, ?, ?) RETURNING number""",
         (
             command.conversation,
             command.tenant,
@@ -49,7 +49,6 @@ def create(tx: Transaction, command: CreateConversation) -> Conversation | Denie
             command.now_ms,
         ),
     )
-    row = tx.one("SELECT number FROM conversation WHERE id = ?", (command.conversation,))
     assert row is not None
     session = place(row[0], 1)
     tx.execute(

@@ -23,10 +23,10 @@ from antiphon.core.ids import ConversationId, RunId
 from antiphon.core.loop import lasting
 from antiphon.core.placement import as_placed
 from antiphon.core.records import Run, RunStatus
-from antiphon.stores.sqlite.messages import insert_message, same_input
-from antiphon.stores.sqlite.places import conversation_of
-from antiphon.stores.sqlite.rows import ConversationRow, RunRow, pack
-from antiphon.stores.sqlite.transaction import Transaction
+from antiphon.stores.sql.messages import insert_message, same_input
+from antiphon.stores.sql.places import conversation_of
+from antiphon.stores.sql.rows import ConversationRow, RunRow, pack
+from antiphon.stores.sql.transaction import Outrun, Transaction
 
 _read_message = msgspec.json.Decoder(Message).decode
 _write_message = msgspec.json.Encoder().encode
@@ -54,7 +54,7 @@ def start(tx: Transaction, command: StartRun) -> Run | Denied:
     run = RunRow.started(command, tx.next_place("run", c.number), seq)
     tx.add_run(run, _write_message(command.input) if command.input else None)
     if command.key is not None:
-        _remember(tx, command.key, run.place)
+        _remember(tx, command.key, run.place, command.now_ms)
     return run.record(c.id)
 
 
@@ -92,12 +92,17 @@ def _by_key(tx: Transaction, c: ConversationRow, command: StartRun) -> int | Den
     return int(found[0])
 
 
-def _remember(tx: Transaction, key: StartKey, run: int) -> None:
-    tx.execute(
-        "INSERT OR REPLACE INTO start_key (scope, key, run, body_digest, expires_ms) "
-        "VALUES (?, ?, ?, ?, ?)",
-        (key.scope, key.key, run, pack(key.body_digest), key.expires_ms),
+def _remember(tx: Transaction, key: StartKey, run: int, now_ms: int) -> None:
+    """Put a run under its key. Raises `Outrun`: another run has just come under it."""
+    taken = tx.execute(
+        """INSERT INTO start_key (scope, key, run, body_digest, expires_ms)
+        VALUES (?, ?, ?, ?, ?) ON CONFLICT (scope, key) DO UPDATE SET
+          run = excluded.run, body_digest = excluded.body_digest, expires_ms = excluded.expires_ms
+        WHERE start_key.expires_ms <= ?""",
+        (key.scope, key.key, run, pack(key.body_digest), key.expires_ms, now_ms),
     )
+    if not taken:
+        raise Outrun
 
 
 def _by_input(tx: Transaction, c: ConversationRow, command: StartRun) -> int | Denied | None:

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from typing import Final, NamedTuple
 
 from antiphon.core.ids import ConversationId, Digest, MessageId, OperationId, RunId, TenantId
-from antiphon.stores.sqlite.rows import AttemptRow, CallRow, ConversationRow, RunRow
+from antiphon.stores.sql.rows import AttemptRow, CallRow, ConversationRow, RunRow
 
 CONVERSATIONS: Final = 1024
 NODES: Final = 32

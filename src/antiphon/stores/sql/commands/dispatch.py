@@ -24,10 +24,10 @@ from antiphon.core.events import DispatchChanged, DurableEvent, RunChanged, With
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import Attempt, RunStatus
 from antiphon.errors import InternalError, NotFound
-from antiphon.stores.sqlite.places import conversation_of
-from antiphon.stores.sqlite.rows import AttemptRow, ConversationRow, pack
-from antiphon.stores.sqlite.transaction import Transaction
-from antiphon.stores.sqlite.transitions import Claim, Moved, again, begin, facts, move
+from antiphon.stores.sql.places import conversation_of
+from antiphon.stores.sql.rows import AttemptRow, ConversationRow, pack
+from antiphon.stores.sql.transaction import Transaction
+from antiphon.stores.sql.transitions import Claim, Moved, again, begin, facts, move
 
 
 def prepare(tx: Transaction, command: Prepare) -> Attempt | Denied:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any
 
 from antiphon.core.ids import TenantId
 from antiphon.core.keys import Key, Right
 from antiphon.errors import NotFound
-from antiphon.stores.sqlite.rows import pack, unpack
-from antiphon.stores.sqlite.transaction import Transaction
+from antiphon.stores.sql.rows import pack, unpack
+from antiphon.stores.sql.statements import Statements
+from antiphon.stores.sql.transaction import Transaction
 
 _KEY = """
 SELECT id, tenant, name, rights, secret_digest, created_ms, expires_ms, revoked_ms
@@ -17,9 +17,9 @@ FROM principal_key
 """
 
 
-def read(db: sqlite3.Connection) -> list[Key]:
+def read(db: Statements) -> list[Key]:
     """Return every key, in the order in which they were made."""
-    return [_record(row) for row in db.execute(_KEY + "ORDER BY created_ms, id")]
+    return [_record(row) for row in db.all(_KEY + "ORDER BY created_ms, id")]
 
 
 def add(tx: Transaction, key: Key) -> Key:

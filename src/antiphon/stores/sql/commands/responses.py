@@ -6,9 +6,9 @@ from antiphon.core.commands import DeleteResponse, OpenResponse, StartKey
 from antiphon.core.dispatch import Denied
 from antiphon.core.records import Response, RunStatus
 from antiphon.errors import NotFound
-from antiphon.stores.sqlite.places import conversation_of
-from antiphon.stores.sqlite.rows import RESPONSE, ResponseRow, pack
-from antiphon.stores.sqlite.transaction import Transaction
+from antiphon.stores.sql.places import conversation_of
+from antiphon.stores.sql.rows import RESPONSE, ResponseRow, pack
+from antiphon.stores.sql.transaction import Outrun, Transaction
 
 
 def begin(tx: Transaction, command: OpenResponse) -> Response | Denied:
@@ -24,7 +24,7 @@ def begin(tx: Transaction, command: OpenResponse) -> Response | Denied:
     marks = ", ".join("?" * len(row))
     tx.execute(f"INSERT INTO response ({', '.join(row._fields)}) VALUES ({marks})", row)
     if command.key is not None:
-        _remember(tx, command.key, row.place)
+        _remember(tx, command, command.key, row.place)
     return row.record(c.id)
 
 
@@ -38,12 +38,26 @@ def _repeats(tx: Transaction, key: StartKey, now_ms: int) -> Denied | None:
     return Denied("response_known" if found[0] == pack(key.body_digest) else "idempotency_conflict")
 
 
-def _remember(tx: Transaction, key: StartKey, response: int) -> None:
-    tx.execute(
-        "INSERT OR REPLACE INTO response_key (scope, key, response, body_digest, expires_ms) "
-        "VALUES (?, ?, ?, ?, ?)",
-        (key.scope, key.key, response, pack(key.body_digest), key.expires_ms),
+def _remember(tx: Transaction, command: OpenResponse, key: StartKey, response: int) -> None:
+    """Put a response under its key. Raises `Outrun`: something else has just come under it."""
+    taken = tx.execute(
+        """INSERT INTO response_key (scope, key, response, body_digest, expires_ms)
+        VALUES (?, ?, ?, ?, ?) ON CONFLICT (scope, key) DO UPDATE SET
+          response = excluded.response, body_digest = excluded.body_digest,
+          expires_ms = excluded.expires_ms
+        WHERE response_key.expires_ms <= ? OR ? = 0""",
+        (
+            key.scope,
+            key.key,
+            response,
+            pack(key.body_digest),
+            key.expires_ms,
+            command.now_ms,
+            int(command.attach),
+        ),
     )
+    if not taken:
+        raise Outrun
 
 
 def delete(tx: Transaction, command: DeleteResponse) -> Response:

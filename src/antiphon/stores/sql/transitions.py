@@ -25,16 +25,16 @@ from antiphon.core.dispatch import (
 )
 from antiphon.core.ids import Digest, NodeId, RunId
 from antiphon.errors import InternalError
-from antiphon.stores.sqlite.conditions import (
+from antiphon.stores.sql.conditions import (
     CONDITIONS,
     CONVERSATION_EFFECTS,
     insert_first,
     insert_next,
     update,
 )
-from antiphon.stores.sqlite.places import conversation_of
-from antiphon.stores.sqlite.rows import AttemptRow, pack, unpack
-from antiphon.stores.sqlite.transaction import Transaction
+from antiphon.stores.sql.places import conversation_of
+from antiphon.stores.sql.rows import AttemptRow, pack, unpack
+from antiphon.stores.sql.transaction import Transaction
 
 ROWS: Final = {event: tuple(row for row in TABLE if row.event is event) for event in Event}
 

@@ -18,13 +18,13 @@ from antiphon.core.events import (
 )
 from antiphon.core.records import Approval, Attempt, CallState, Run, RunStatus
 from antiphon.errors import InternalError
-from antiphon.stores.sqlite.commands.dispatch import changed, give_status
-from antiphon.stores.sqlite.commands.runs import free_slot
-from antiphon.stores.sqlite.messages import insert_message, settle
-from antiphon.stores.sqlite.places import conversation_of
-from antiphon.stores.sqlite.rows import AttemptRow, CallRow, ConversationRow, RunRow, pack
-from antiphon.stores.sqlite.transaction import Transaction
-from antiphon.stores.sqlite.transitions import Claim, move
+from antiphon.stores.sql.commands.dispatch import changed, give_status
+from antiphon.stores.sql.commands.runs import free_slot
+from antiphon.stores.sql.messages import insert_message, settle
+from antiphon.stores.sql.places import conversation_of
+from antiphon.stores.sql.rows import AttemptRow, CallRow, ConversationRow, RunRow, pack
+from antiphon.stores.sql.transaction import Transaction
+from antiphon.stores.sql.transitions import Claim, move
 
 _AFTER = {
     Then.FINISH: RunStatus.SUCCESS,

@@ -1,4 +1,4 @@
-"""Lines of the tree, read from the file.
+"""Lines of the tree, read from the database.
 
 A short piece of a long line is walked parent by parent, in one bounded recursive query. A
 whole line is usually most of its conversation, and then one pass over the conversation's
@@ -8,17 +8,15 @@ the leaf's depth. Either way a broken link is an error and never a silent stop.
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, TypeAlias
+from typing import Final
 
 from antiphon.core.blocks import Message
 from antiphon.core.ids import ConversationId, MessageId, SessionId
 from antiphon.errors import NotFound, Refused
-from antiphon.stores.sqlite.places import conversation_of, span
-from antiphon.stores.sqlite.rows import MESSAGE, message_record
-
-_Row: TypeAlias = tuple[Any, ...]
+from antiphon.stores.sql.places import conversation_of, span
+from antiphon.stores.sql.rows import MESSAGE, message_record
+from antiphon.stores.sql.statements import Row, Statements
 
 NO_LIMIT: Final = 1 << 62
 SCAN_SHARE: Final = 3
@@ -30,17 +28,18 @@ _SCAN: Final = (
 
 _WALK: Final = f"""
 WITH RECURSIVE line (at, steps) AS (
-  VALUES (:leaf, 1)
+  SELECT CAST(:leaf AS BIGINT), 1
   UNION ALL
   SELECT m.parent, line.steps + 1 FROM line JOIN message AS m ON m.place = line.at
-  WHERE m.parent < m.place AND line.steps < :limit AND m.parent IS NOT :until
+  WHERE m.parent < m.place AND line.steps < :limit
+    AND m.parent IS DISTINCT FROM CAST(:until AS BIGINT)
 )
 {MESSAGE} FROM line JOIN message AS m ON m.place = line.at ORDER BY line.steps
 """
 
 
 def read_path(
-    connection: sqlite3.Connection,
+    connection: Statements,
     number: int,
     conversation: ConversationId,
     leaf: MessageId,
@@ -53,9 +52,9 @@ def read_path(
         NotFound: There is no such leaf here.
         Refused: `cycle`, `missing_parent` or `foreign_parent`: the tree is broken.
     """
-    found = connection.execute(
+    found = connection.one(
         "SELECT place, depth FROM message WHERE place >> 32 = ? AND id = ?", (number, leaf)
-    ).fetchone()
+    )
     if found is None:
         raise NotFound("There is no such message in this conversation.", at=leaf)
     if leaf == until or limit == 0:
@@ -63,19 +62,19 @@ def read_path(
     place, depth = found
     stop = None
     if until is not None:
-        row = connection.execute(
+        row = connection.one(
             "SELECT place FROM message WHERE place >> 32 = ? AND id = ?", (number, until)
-        ).fetchone()
+        )
         stop = None if row is None else row[0]
     first, _ = span(number)
     if limit is None and stop is None and place - first <= depth * SCAN_SHARE:
-        rows = connection.execute(_SCAN, {"first": first, "leaf": place})
+        rows = connection.all(_SCAN, {"first": first, "leaf": place})
     else:
         bound = limit if limit is not None else NO_LIMIT
-        rows = connection.execute(_WALK, {"leaf": place, "limit": bound, "until": stop})
+        rows = connection.all(_WALK, {"leaf": place, "limit": bound, "until": stop})
     sessions = session_ids(connection, number)
     line: list[Message] = []
-    below: _Row | None = None
+    below: Row | None = None
     # A message is built once the row above it is here, since only that knows its parent's id.
     for row in _links(rows, number, place, stop, limit):
         if below is not None:
@@ -88,8 +87,8 @@ def read_path(
 
 
 def _links(
-    rows: Iterable[_Row], number: int, leaf: int, stop: int | None, limit: int | None
-) -> Iterator[_Row]:
+    rows: Iterable[Row], number: int, leaf: int, stop: int | None, limit: int | None
+) -> Iterator[Row]:
     """Yield the rows that lead from `leaf` to the root, to `stop`, or as far as `limit` allows.
 
     `rows` come in descending order of their places, other branches between them.
@@ -97,7 +96,7 @@ def _links(
     first, _ = span(number)
     wanted: int | None = leaf
     left = NO_LIMIT if limit is None else limit
-    last: _Row | None = None
+    last: Row | None = None
     for row in rows:
         if row[0] == wanted:
             yield row
@@ -110,17 +109,17 @@ def _links(
     raise _broken(last, number)
 
 
-def _parent(connection: sqlite3.Connection, number: int, row: _Row) -> MessageId | None:
+def _parent(connection: Statements, number: int, row: Row) -> MessageId | None:
     """Return the id of the parent of the first message of a line."""
     if row[1] is None:
         return None
-    above = connection.execute("SELECT id FROM message WHERE place = ?", (row[1],)).fetchone()
+    above = connection.one("SELECT id FROM message WHERE place = ?", (row[1],))
     if above is None or conversation_of(row[1]) != number or row[1] >= row[0]:
         raise _broken(row, number)
     return MessageId(above[0])
 
 
-def _broken(row: _Row, number: int) -> Refused:
+def _broken(row: Row, number: int) -> Refused:
     """Say what is wrong with the link from this row to its parent."""
     if conversation_of(row[1]) != number:
         return Refused(
@@ -133,10 +132,8 @@ def _broken(row: _Row, number: int) -> Refused:
     return Refused("The parent of this message is not there.", code="missing_parent", at=row[2])
 
 
-def session_ids(connection: sqlite3.Connection, number: int) -> dict[int, SessionId]:
+def session_ids(connection: Statements, number: int) -> dict[int, SessionId]:
     """Return the ids of a conversation's sessions by their places."""
     return dict(
-        connection.execute(
-            "SELECT place, id FROM session WHERE place BETWEEN ? AND ?", span(number)
-        )
+        connection.all("SELECT place, id FROM session WHERE place BETWEEN ? AND ?", span(number))
     )

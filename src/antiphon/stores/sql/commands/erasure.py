@@ -12,14 +12,14 @@ import msgspec
 from antiphon.core.commands import EraseConversation
 from antiphon.core.events import ConversationErased
 from antiphon.core.records import Conversation, RunOptions
-from antiphon.stores.sqlite.commands.endings import cancel_run
-from antiphon.stores.sqlite.places import span
-from antiphon.stores.sqlite.rows import (
+from antiphon.stores.sql.commands.endings import cancel_run
+from antiphon.stores.sql.places import span
+from antiphon.stores.sql.rows import (
     ConversationRow,
     Extra,
     encode_json,
 )
-from antiphon.stores.sqlite.transaction import Erased, Transaction
+from antiphon.stores.sql.transaction import Erased, Transaction
 
 _extra = msgspec.json.Decoder(Extra).decode
 _options = msgspec.json.Decoder(RunOptions).decode

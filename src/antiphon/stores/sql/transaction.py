@@ -6,9 +6,8 @@ Nothing here commits or rolls back; that is the writer's part. A function that a
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -28,9 +27,9 @@ from antiphon.core.ids import (
 )
 from antiphon.core.records import Conversation, StoredEvent
 from antiphon.errors import NotFound
-from antiphon.stores.sqlite.known import NODES, Knowledge, Known, Node
-from antiphon.stores.sqlite.places import conversation_of, place, span
-from antiphon.stores.sqlite.rows import (
+from antiphon.stores.sql.known import NODES, Knowledge, Known, Node
+from antiphon.stores.sql.places import conversation_of, place, span
+from antiphon.stores.sql.rows import (
     ATTEMPT,
     CALL,
     CONVERSATION,
@@ -43,8 +42,7 @@ from antiphon.stores.sqlite.rows import (
     message_record,
     unpack,
 )
-
-Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
+from antiphon.stores.sql.statements import Parameters, Statements
 
 
 class Settled(NamedTuple):
@@ -64,6 +62,10 @@ class Erased(NamedTuple):
     """Whether the caller is promised that no trace is left in the file."""
 
 
+class Outrun(Exception):
+    """Another node was first with what this request was about to write: carry it out anew."""
+
+
 class Transaction:
     """One unit of work on the writer's connection.
 
@@ -73,7 +75,7 @@ class Transaction:
 
     def __init__(
         self,
-        connection: sqlite3.Connection,
+        connection: Statements,
         new_key: Callable[[], bytes],
         knowledge: Knowledge | None = None,
     ) -> None:
@@ -92,16 +94,15 @@ class Transaction:
 
     def execute(self, sql: str, parameters: Parameters = ()) -> int:
         """Carry out a statement and return how many rows it changed."""
-        return self._connection.execute(sql, parameters).rowcount
+        return self._connection.execute(sql, parameters)
 
     def one(self, sql: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
         """Return the first row, or None."""
-        row: tuple[Any, ...] | None = self._connection.execute(sql, parameters).fetchone()
-        return row
+        return self._connection.one(sql, parameters)
 
     def all(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
         """Return every row."""
-        return self._connection.execute(sql, parameters).fetchall()
+        return self._connection.all(sql, parameters)
 
     # Requests.
 
@@ -435,9 +436,15 @@ class Transaction:
         key = self._knowledge.keys.get(tenant)
         if key is None:
             row = self.one("SELECT digest_key FROM tenant WHERE id = ?", (tenant,))
-            key = self._new_key() if row is None else bytes(row[0])
             if row is None:
-                self.execute("INSERT INTO tenant (id, digest_key) VALUES (?, ?)", (tenant, key))
+                # Another node may be first: then its key is the tenant's.
+                self.execute(
+                    "INSERT INTO tenant (id, digest_key) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                    (tenant, self._new_key()),
+                )
+                row = self.one("SELECT digest_key FROM tenant WHERE id = ?", (tenant,))
+                assert row is not None
+            key = bytes(row[0])
             self._knowledge.keys[tenant] = key
         return key
 

@@ -16,7 +16,7 @@ CREATE TABLE response (
 
 CREATE UNIQUE INDEX response_id ON response (id);
 CREATE INDEX response_run ON response (run);
-CREATE INDEX response_unstored ON response (place) WHERE NOT stored;
+CREATE INDEX response_unstored ON response (place) WHERE stored = 0;
 
 CREATE TABLE response_key (
   scope TEXT NOT NULL,

@@ -12,9 +12,9 @@ from antiphon.core.blocks import Message, Status, encode_blocks, message_digest
 from antiphon.core.digests import fold
 from antiphon.core.ids import MessageId
 from antiphon.errors import Refused
-from antiphon.stores.sqlite.known import Node
-from antiphon.stores.sqlite.rows import ConversationRow, message_extra, message_kind, pack
-from antiphon.stores.sqlite.transaction import Settled, Transaction
+from antiphon.stores.sql.known import Node
+from antiphon.stores.sql.rows import ConversationRow, message_extra, message_kind, pack
+from antiphon.stores.sql.transaction import Settled, Transaction
 
 
 def insert_message(

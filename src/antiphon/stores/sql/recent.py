@@ -21,9 +21,9 @@ import msgspec
 from antiphon.core.blocks import Message, Status
 from antiphon.core.ids import ConversationId, MessageId, RunId
 from antiphon.core.records import Call, Conversation, Run, RunStatus, StoredEvent
-from antiphon.stores.sqlite.commands.runs import waiting_input
-from antiphon.stores.sqlite.rows import CallRow
-from antiphon.stores.sqlite.transaction import Erased, Settled, Transaction
+from antiphon.stores.sql.commands.runs import waiting_input
+from antiphon.stores.sql.rows import CallRow
+from antiphon.stores.sql.transaction import Erased, Settled, Transaction
 
 CONVERSATIONS: Final = 1024
 NEWEST: Final = 64

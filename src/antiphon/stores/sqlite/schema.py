@@ -1,12 +1,12 @@
-"""The schema, as numbered steps forward. Each is one transaction with the row that records it."""
+"""The schema in a file. Each migration is one transaction with the row that records it."""
 
 from __future__ import annotations
 
 import sqlite3
-from importlib import resources
 from typing import Final
 
 from antiphon.errors import StoreError, StoreTooNew
+from antiphon.stores.sql.migrations import known
 
 APPLICATION_ID: Final = 0x416E7470
 """Stands in the file's header, so that a database of somebody else is never taken for ours."""
@@ -18,16 +18,6 @@ CREATE TABLE migration (
   applied_at TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
 ) STRICT
 """
-
-
-def known() -> list[tuple[int, str, str]]:
-    """Return number, name and statements of every migration, in order."""
-    found = []
-    for entry in resources.files(__package__).iterdir():
-        if entry.name.endswith(".sql"):
-            number, _, name = entry.name.removesuffix(".sql").partition("_")
-            found.append((int(number), name, entry.read_text(encoding="utf-8")))
-    return sorted(found)
 
 
 def version(connection: sqlite3.Connection) -> int:

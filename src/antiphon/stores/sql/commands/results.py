@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from antiphon.core.events import DurableEvent, HeadMoved, ResultsPlaced
 from antiphon.core.ids import MessageId
 from antiphon.core.ledger import results_message
-from antiphon.stores.sqlite.messages import insert_message
-from antiphon.stores.sqlite.rows import CallRow, ConversationRow, RunRow
-from antiphon.stores.sqlite.transaction import Transaction
+from antiphon.stores.sql.messages import insert_message
+from antiphon.stores.sql.rows import CallRow, ConversationRow, RunRow
+from antiphon.stores.sql.transaction import Transaction
 
 
 def calls_at_leaf(tx: Transaction, c: ConversationRow, run: RunRow) -> list[CallRow]:

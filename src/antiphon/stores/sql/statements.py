@@ -1,0 +1,39 @@
+"""What a database gives to the code that is shared: statements, one at a time, and its own words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
+"""For `?` in their order, or for `:name`."""
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """The few things that no words of SQL say to every database."""
+
+    says: str
+    """A condition on message `m`: one of its texts is like `:words`, in either case."""
+    titled: str
+    """The same for the title of conversation `c`."""
+
+
+class Statements(Protocol):
+    """A connection, within a transaction that somebody else begins and ends."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """What this database says in words of its own."""
+
+    def execute(self, sql: str, parameters: Parameters = ()) -> int:
+        """Carry out a statement and return how many rows it changed."""
+
+    def one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+        """Return the first row, or None."""
+
+    def all(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        """Return every row."""

@@ -1,0 +1,36 @@
+"""SQLite's connection as the shared code sees it."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from antiphon.stores.sql.statements import Dialect, Parameters, Row
+
+DIALECT: Final = Dialect(
+    says=r"""EXISTS (SELECT 1 FROM json_each(CAST(m.blocks AS TEXT)) AS b
+      WHERE json_extract(b.value, '$.text') LIKE :words ESCAPE '\')""",
+    titled=r"c.title LIKE :words ESCAPE '\'",
+)
+
+
+class SqliteStatements:
+    """Statements on one connection."""
+
+    dialect = DIALECT
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def execute(self, sql: str, parameters: Parameters = ()) -> int:
+        """Carry out a statement and return how many rows it changed."""
+        return self._connection.execute(sql, parameters).rowcount
+
+    def one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+        """Return the first row, or None."""
+        row: Row | None = self._connection.execute(sql, parameters).fetchone()
+        return row
+
+    def all(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        """Return every row."""
+        return self._connection.execute(sql, parameters).fetchall()
