@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input install -
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .NOTPARALLEL:
-.PHONY: help run test check verify cases requirements bench e2e-model conformance soak fuzz lock clean
+.PHONY: help run test check verify cases requirements bench e2e-model conformance conformance-mcp soak fuzz lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -46,9 +46,13 @@ bench: .venv/bench.stamp .venv/project.stamp  ## Measure against the alternative
 
 e2e-model: .venv/dev.stamp .venv/project.stamp .venv/local.stamp  ## Talk to a real small model on this machine (downloads 130 MB)
 	@$(BIN)/python tests/e2e_model.py $(ARGS)
+	@$(BIN)/python -m tests.e2e_served
 
 conformance: .venv/dev.stamp .venv/project.stamp  ## Run the compliance tests of Open Responses (OPENRESPONSES=checkout)
 	@$(BIN)/python -m tests.conformance $(OPENRESPONSES)
+
+conformance-mcp: .venv/dev.stamp .venv/project.stamp  ## Run the MCP project's client scenarios (needs Node 22 or newer)
+	@$(BIN)/python -m tests.mcp_conformance
 
 soak: .venv/dev.stamp .venv/project.stamp  ## Run for long under faults, watching memory and invariants
 	@$(BIN)/python -m tests.server.history $(if $(SEED),--seed $(SEED))

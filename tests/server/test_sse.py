@@ -206,7 +206,7 @@ async def test_a_server_that_stops_tells_every_stream(tmp_path: Path) -> None:
 
 
 async def test_a_reader_that_reads_nothing_is_cut_and_holds_up_nobody(tmp_path: Path) -> None:
-    settings = quick(write_timeout_s=0.3)
+    settings = quick(write_timeout_s=2.0)
     large, pieces = "x" * 65_536, 200
     script = [*[chunk({"content": large})] * pieces, chunk({}, "stop"), usage(1, 1), DONE]
     provider = ScriptedProvider(script)

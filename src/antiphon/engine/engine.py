@@ -83,6 +83,7 @@ class Engine:
 
     async def start(self) -> None:
         """Settle what a dead process left behind, and take up what can go on."""
+        self.world.functions.on_coming(self._tools_came)
         for conversation in await recover(self.world):
             self.kick(conversation)
         for response in await self.world.store.unstored():
@@ -112,6 +113,17 @@ class Engine:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     # Workers.
+
+    def _tools_came(self) -> None:
+        """Let runs look again that wait for a call which may now be run here."""
+        task = asyncio.create_task(self._wake_waiting(), name="tools came")
+        self._strays.add(task)
+        task.add_done_callback(self._strays.discard)
+
+    async def _wake_waiting(self) -> None:
+        for run in await self.world.store.open_runs():
+            if run.status is RunStatus.WAITING:
+                self.kick(run.conversation)
 
     def kick(self, conversation: ConversationId) -> None:
         """Let the conversation's worker look for work; begin one where there is none."""

@@ -16,7 +16,8 @@ import pytest
 
 from antiphon import CallsWaiting, RunHandle, Settings, Text
 from antiphon.core.blocks import Image
-from antiphon.core.records import Approval, Call, CallState
+from antiphon.core.ids import ConversationId
+from antiphon.core.records import Approval, Call, CallState, RunStatus
 from antiphon.engine.edge.clock import SystemClock
 from antiphon.engine.tools.mcp.connection import tool_name
 from antiphon.engine.tools.mcp.servers import Asking, McpServer, read_servers
@@ -257,6 +258,38 @@ async def test_a_server_that_cannot_be_started_is_told_and_the_others_serve(
         "The MCP server closed",
         "The MCP server gone",
     ]
+
+
+async def test_a_call_that_found_no_server_runs_when_the_server_comes(
+    tmp_path: Path, effects: Path
+) -> None:
+    db, there = tmp_path / "a.db", tmp_path / "there"
+    script = 'test -e "$0" && exec "$@"'
+    late = McpServer(
+        command="sh",
+        args=["-c", script, str(there), sys.executable, str(SCRIPT)],
+        env={"EFFECTS": str(effects)},
+        approval=Asking.ALWAYS,
+    )
+    provider = ScriptedProvider()
+    there.touch()
+    async with app_on(db, provider, clock=SystemClock(), settings=settings(bad=late)) as app:
+        run = await started(app, provider, asks(("c1", "bad_pay", '{"amount":1}')), says("Paid."))
+        await until_unknown(run)
+    there.unlink()
+    async with app_on(db, provider, clock=SystemClock(), settings=settings(bad=late)) as app:
+        again = await (await app.conversation(run.conversation)).run(run.id)
+        await again.approve("c1")
+        await app.engine.idle(ConversationId(run.conversation))
+        assert (await again.row()).status is RunStatus.WAITING
+        assert count(effects) == 0
+        there.touch()
+        async with asyncio.timeout(30):
+            while (await again.row()).open:
+                await app.engine.idle(ConversationId(run.conversation))
+                await asyncio.sleep(0.01)
+        assert (await again.row()).status is RunStatus.SUCCESS
+    assert count(effects) == 1
 
 
 # Over HTTP.

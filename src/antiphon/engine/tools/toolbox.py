@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,11 @@ class Toolbox(Mapping[str, Function]):
     ) -> None:
         self._functions = {function.name: function for function in functions}
         self.connections = tuple(connections)
+
+    def on_coming(self, listener: Callable[[], None]) -> None:
+        """Call `listener` on the event loop each time that a server and its tools have come."""
+        for connection in self.connections:
+            connection.coming.append(listener)
 
     def __getitem__(self, name: str) -> Function:
         found = self._functions.get(name)

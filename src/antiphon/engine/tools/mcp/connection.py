@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final, cast
@@ -51,6 +51,8 @@ class Connection:
     def __init__(self, name: str, server: McpServer, clock: Clock) -> None:
         self.name = name
         self.tools: dict[str, Function] = {}
+        self.coming: list[Callable[[], None]] = []
+        """Called each time that the server is there, with its tools."""
         self.problem: str | None = None
         """Why it is not connected, in one sentence; None while it is."""
         self._server = server
@@ -83,6 +85,8 @@ class Connection:
                     self._broken.clear()
                     self._client, self.problem, pause_s = client, None, FIRST_PAUSE_S
                     self._tried.set()
+                    for listener in self.coming:
+                        listener()
                     await self._broken.wait()
                     problem = "the connection broke"
             except Exception as error:  # noqa: BLE001 - a server may fail in any way; it is told
