@@ -5,6 +5,7 @@ A new adapter is in here by being registered. What one dialect does beyond this 
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -27,6 +28,7 @@ from antiphon.adapters.parsing import number
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import Block, Image, Message, Role, Text, ToolCall, ToolResult
 from antiphon.core.ids import CallId
+from antiphon.core.inputs import Memory, Retrieved
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.rules import check
 from antiphon.errors import AntiphonError, InvalidInput, SequenceRejected
@@ -523,3 +525,46 @@ def test_arguments_and_schemas_of_great_depth_are_carried_or_refused_with_a_code
         except AntiphonError as error:
             code = error.code
         assert code in (None, "unclosed_arguments", "schema_unsupported", "too_deep")
+
+
+@pytest.mark.req("M44", "M112")
+@for_every_dialect
+def test_what_stands_beside_a_message_is_text_of_that_users_message(dialect: str) -> None:
+    adapter = registry.get(dialect)
+    remembered = Memory(id="k", key="language", text="中文", scope="local")
+    passage = Retrieved(id="r", source="tides.md", text="High water at six.", scope="conv_here")
+    policy = Policy(model="m", instructions="Be brief.", max_output_tokens=9, context=(remembered,))
+    talk = line(user("Hello."), model("Hi."), user("When is high water?"))
+    rendered_line = adapter.line(policy, (), key=KEY)
+    for message in talk:
+        rendered_line.feed(message, inputs=(passage,) if message is talk[-1] else ())
+    request = json.dumps(json.loads(rendered_line.finish().request.body), ensure_ascii=False)
+    first, second, last = (request.index(word) for word in ("Hello.", "Hi.", "When is"))
+    assert request.index("Be brief.") < request.index("中文") < first < second
+    assert second < request.index("High water at six.") < last
+    assert (request.count("<ctx>"), request.count("<user_input>")) == (2, 2)
+
+    alone = adapter.line(msgspec.structs.replace(policy, context=()), (), key=KEY)
+    for message in talk:
+        alone.feed(message)
+    assert "<user_input>" not in alone.finish().request.body.decode()
+
+
+@pytest.mark.req("M32", "M123")
+@for_every_dialect
+def test_what_was_found_for_a_message_leaves_the_bytes_before_it_as_they_were(dialect: str) -> None:
+    adapter = registry.get(dialect)
+    talk = line(user("One?"), model("One."), user("Two?"), model("Two."), user("Three?"))
+    found = {
+        message.id: (Retrieved(id="r", source=message.id, text="So it is.", scope="conv_here"),)
+        for message in talk
+        if message.role is Role.USER
+    }
+    growing = adapter.line(Policy(model="m", max_output_tokens=9), (), key=KEY)
+    bodies = []
+    for message in talk:
+        growing.feed(message, inputs=found.get(message.id, ()))
+        if message.role is Role.USER:
+            bodies.append(growing.finish().request.body)
+    for before, after in itertools.pairwise(bodies):
+        assert after.startswith(before[: before.rindex(b"/user_input")])

@@ -7,7 +7,6 @@ the mapped reading has to be silent about it, and only then.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 import pytest
@@ -21,7 +20,6 @@ from antiphon.core.blocks import (
     Reasoning,
     Refusal,
     Role,
-    Summary,
     Text,
 )
 from antiphon.core.findings import Severity
@@ -69,7 +67,6 @@ class Example:
 
 
 IMAGE = Image(media_type="image/png", data=PNG)
-SUMMARY: Any = Summary(text="They talked.", scope="op_1")
 CLOSED = '{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}'
 EXAMPLES = [
     Example(
@@ -194,13 +191,6 @@ EXAMPLES = [
         broken=line(user(), model(Reasoning(text="hm"), "x")),
         whole=line(user(), model("x")),
         mapped=True,
-    ),
-    Example(
-        # Reference material has no form on this wire yet, and is not told as the user's own words.
-        code="block_not_allowed",
-        at="m1.1",
-        broken=line(user("hi", SUMMARY)),
-        whole=line(user("hi")),
     ),
     Example(
         code="image_in_tool_result",

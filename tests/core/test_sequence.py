@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from antiphon.adapters import registry
 from antiphon.adapters.base import render
-from antiphon.core.blocks import Memory, Message, Retrieved, Role, Status, Summary, Text, Trust
-from antiphon.core.ids import Digest
+from antiphon.core.blocks import Message, Role, Status, Text, Trust
+from antiphon.core.ids import Digest, MessageId
+from antiphon.core.inputs import Memory, Retrieved, Stable, Summary
 from antiphon.core.manifest import Policy, ToolDeclaration, stored_digest
 from antiphon.core.sequence import MessageSequence, block_digest, sequence, sequence_digest
 from antiphon.errors import SequenceRejected
@@ -71,22 +72,26 @@ def test_the_audit_keeps_everything_about_a_block_but_what_it_says() -> None:
         user("secret wish"),
         asks("a", text="secret plan"),
         answer("a", "secret fact"),
-        inputs=(
-            Summary(text="secret past", scope="op_1"),
-            Retrieved(text="secret page", source="page", scope="op_1"),
-            Memory(text="secret habit", key="habit", scope="op_1"),
-        ),
+        inputs={
+            MessageId("m2"): (
+                Stable(id="s1", text="secret plot", key="plot", scope="conv_here"),
+                Summary(id="c1", text="secret past", scope="conv_here"),
+                Retrieved(id="r1", text="secret page", source="page", scope="conv_here"),
+                Memory(id="k1", text="secret habit", key="habit", scope="tenant", trust=Trust.USER),
+            )
+        },
     )
     records = list(one.records(KEY))
     assert [(r.id, r.order, r.role.value, r.kind, r.trust.value, r.call_id) for r in records] == [
         ("m1.0", 0, "system", "text", "operator", None),
         ("m2.0", 1, "user", "text", "user", None),
-        ("m3.0", 2, "assistant", "text", "model", None),
-        ("m3.1", 3, "assistant", "tool_call", "model", "a"),
-        ("m4.0", 4, "tool", "tool_result", "tool", "a"),
-        ("input.0", 5, "user", "summary", "model", None),
-        ("input.1", 6, "user", "retrieved", "retrieved", None),
-        ("input.2", 7, "user", "memory", "retrieved", None),
+        ("m2+s1", 2, "user", "stable", "retrieved", None),
+        ("m2+c1", 3, "user", "summary", "model", None),
+        ("m2+r1", 4, "user", "retrieved", "retrieved", None),
+        ("m2+k1", 5, "user", "memory", "user", None),
+        ("m3.0", 6, "assistant", "text", "model", None),
+        ("m3.1", 7, "assistant", "tool_call", "model", "a"),
+        ("m4.0", 8, "tool", "tool_result", "tool", "a"),
     ]
     assert b"secret" not in msgspec.json.encode(records)
     assert len({r.digest for r in records}) == len(records)
@@ -153,8 +158,21 @@ def test_the_digest_of_a_sequence_is_the_one_that_rendering_arrives_at() -> None
     rendering = render(CHAT, line(*messages), POLICY, key=KEY)
     assert one.sequence_digest == rendering.sequence_digest
     assert made(*messages[:-1]).sequence_digest != one.sequence_digest
-    with_input = made(*messages, inputs=(Summary(text="x", scope="op"),))
-    assert with_input.sequence_digest != one.sequence_digest
+
+
+@pytest.mark.req("M3", "M44")
+def test_what_stands_beside_a_message_is_part_of_the_sequence_and_so_is_where_it_stands() -> None:
+    passage = Retrieved(id="r1", text="High water at six.", source="tides", scope="conv_here")
+    messages = line(user(), model(), user())
+    digests = set()
+    for inputs in ({}, {messages[0].id: (passage,)}, {messages[2].id: (passage,)}):
+        rendered = CHAT.line(POLICY, (), key=KEY)
+        for message in messages:
+            rendered.feed(message, inputs=inputs.get(message.id, ()))
+        digest = rendered.finish().sequence_digest
+        assert made(*messages, inputs=inputs).sequence_digest == digest
+        digests.add(digest)
+    assert len(digests) == 3
 
 
 @pytest.mark.req("M7", "M8")

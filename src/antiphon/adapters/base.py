@@ -21,6 +21,7 @@ from antiphon.core.deltas import Channel, Delta, Usage
 from antiphon.core.digests import Hasher, hasher
 from antiphon.core.findings import Finding
 from antiphon.core.ids import CallId, ConversationId, Digest
+from antiphon.core.inputs import InputBlock
 from antiphon.core.manifest import Policy, ToolDeclaration, WireRequest
 from antiphon.core.profile import Profile
 from antiphon.core.recovery import Rung
@@ -41,8 +42,18 @@ class Rendering(msgspec.Struct, frozen=True, kw_only=True):
 class RenderedLine(Protocol):
     """A line that is checked and rendered message by message, and never twice."""
 
-    def feed(self, message: Message, digest: Digest | None = None) -> None:
-        """Take the next message; its digest is made here where the caller has none."""
+    def feed(
+        self,
+        message: Message,
+        digest: Digest | None = None,
+        *,
+        inputs: Sequence[InputBlock] = (),
+    ) -> None:
+        """Take the next message, and what stands beside it for the model.
+
+        Its own digest is made here where the caller has none. What the policy gives as context
+        goes beside the first message of a user's.
+        """
 
     def finish(self) -> Rendering:
         """Return the request for the line as it stands. It may be fed further afterwards.

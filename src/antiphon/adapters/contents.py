@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from antiphon.core.blocks import AnyBlock, Refusal, Text, ToolResult
+from antiphon.core.blocks import Block, Refusal, Text, ToolResult
 
 
-def is_blank(block: AnyBlock) -> bool:
+def is_blank(block: Block) -> bool:
     """Whether a block is text that says nothing: many wires refuse it."""
     return isinstance(block, Text | Refusal) and not block.text.strip()
 

@@ -8,10 +8,12 @@ from typing import Final, Self
 
 from antiphon.adapters.base import GrowingBody, Rendering, request_hasher
 from antiphon.adapters.tool_names import ToolNames
-from antiphon.core.blocks import Message, message_digest
+from antiphon.core.blocks import Message, Role, message_digest
 from antiphon.core.digests import fold
+from antiphon.core.envelope import enveloped
 from antiphon.core.findings import Severity
 from antiphon.core.ids import CallId, ConversationId, Digest
+from antiphon.core.inputs import InputBlock, digest_beside
 from antiphon.core.manifest import Mapping, Policy, ToolDeclaration, WireRequest
 from antiphon.core.profile import Profile
 from antiphon.core.rules import LineChecker
@@ -46,6 +48,7 @@ class Line(ABC):
         self._headers = headers
         self._checker = LineChecker(profile, tools=tools, key=key, conversation=conversation)
         self._sequence: Digest | None = None
+        self._context: Sequence[InputBlock] = policy.context
         self._names = names
         self._mappings = [*names.mappings]
 
@@ -72,8 +75,14 @@ class Line(ABC):
         """How its tools are named on the wire."""
         return self._names
 
-    def feed(self, message: Message, digest: Digest | None = None) -> None:
-        """Take the next message of the line.
+    def feed(
+        self,
+        message: Message,
+        digest: Digest | None = None,
+        *,
+        inputs: Sequence[InputBlock] = (),
+    ) -> None:
+        """Take the next message of the line, and what stands beside it.
 
         Raises:
             InvalidInput: `invalid_unicode`: its text holds half a character, which no request
@@ -81,7 +90,11 @@ class Line(ABC):
         """
         owed = self._checker.waiting
         try:
-            own = digest or message_digest(self._key, message)
+            own = digest_beside(self._key, digest or message_digest(self._key, message), inputs)
+            if self._context and message.role is Role.USER:
+                inputs, self._context = (*self._context, *inputs), ()
+            if inputs:
+                message = enveloped(message, inputs)
             self._checker.feed(message)
             if not self._checker.refused:
                 self._take(self._names.told(message, self._mappings), owed)

@@ -24,7 +24,7 @@ from antiphon.adapters.contents import is_blank
 from antiphon.adapters.line import Line
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import (
-    AnyBlock,
+    Block,
     Message,
     Opaque,
     Origin,
@@ -101,7 +101,7 @@ class TurnsLine(Line):
     # What each dialect says in its own way.
 
     @abstractmethod
-    def _part(self, block: AnyBlock, at: str) -> bytes:
+    def _part(self, block: Block, at: str) -> bytes:
         """Return a block that stands by itself."""
 
     @abstractmethod

@@ -36,6 +36,7 @@ from antiphon.core.blocks import (
     decode_blocks,
 )
 from antiphon.core.ids import ConversationId, MessageId, message_id
+from antiphon.core.inputs import INPUT_KINDS
 from antiphon.errors import AntiphonError, Conflict, InvalidInput, Refused
 
 VERSION: Final = 1
@@ -111,7 +112,6 @@ _is_json: Final = msgspec.json.Decoder(msgspec.Raw).decode
 _TREE_KINDS: Final = frozenset(
     str(kind.__struct_config__.tag) for kind in Block.__args__ if kind.__struct_config__.tag
 )
-_INPUT_KINDS: Final = frozenset({"summary", "retrieved", "memory"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -342,7 +342,7 @@ def _block(number: int, raw: msgspec.Raw) -> Block:
     """Return a block; one of a kind that this release does not know is kept as it is."""
     try:
         kind = _decode_kind(raw).kind
-        if kind not in _TREE_KINDS and kind not in _INPUT_KINDS:
+        if kind not in _TREE_KINDS and kind not in INPUT_KINDS:
             return Unknown(name=kind, value=raw.copy())
         return decode_blocks(b"[%b]" % bytes(raw))[0]
     except msgspec.ValidationError as error:

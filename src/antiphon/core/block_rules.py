@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from antiphon.core.blocks import (
-    AnyBlock,
+    Block,
     File,
     Image,
     Message,
@@ -54,7 +54,7 @@ def says_nothing(profile: Profile, text: str) -> bool:
     return not text.strip()
 
 
-def problems(profile: Profile, block: AnyBlock, *, mapped: bool) -> Iterator[Problem]:
+def problems(profile: Profile, block: Block, *, mapped: bool) -> Iterator[Problem]:
     """Yield what the dialect refuses about `block`; nothing that its adapter would put right."""
     match block:
         case ToolCall():

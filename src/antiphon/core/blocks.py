@@ -185,29 +185,6 @@ class ToolResult(_Block, frozen=True, kw_only=True, tag="tool_result"):
     generation: int | None = None
 
 
-class Summary(_Block, frozen=True, kw_only=True, tag="summary"):
-    """Input block of the planner: older talk in brief. Never a node of the tree."""
-
-    text: str
-    scope: str
-
-
-class Retrieved(_Block, frozen=True, kw_only=True, tag="retrieved"):
-    """Input block of the planner: a passage found for one dispatch."""
-
-    text: str
-    source: str
-    scope: str
-
-
-class Memory(_Block, frozen=True, kw_only=True, tag="memory"):
-    """Input block of the planner: a remembered fact under its key."""
-
-    text: str
-    key: str
-    scope: str
-
-
 class Unknown(_Block, frozen=True, kw_only=True, tag="unknown"):
     """A kind that this release does not know. It is kept, shown and never sent."""
 
@@ -215,11 +192,9 @@ class Unknown(_Block, frozen=True, kw_only=True, tag="unknown"):
     value: msgspec.Raw = msgspec.Raw(b"null")
 
 
-InputBlock: TypeAlias = Summary | Retrieved | Memory
 Block: TypeAlias = (
     Text | Image | Audio | File | Reasoning | Refusal | ToolCall | ToolResult | Unknown
 )
-AnyBlock: TypeAlias = Block | InputBlock
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):

@@ -21,6 +21,7 @@ from antiphon.core.ids import (
     RunId,
     SessionId,
 )
+from antiphon.core.inputs import InputBlock
 
 
 class Purpose(StrEnum):
@@ -48,7 +49,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that shapes a request beside the history and the tools.
 
     Stored by its digest. `endpoint` is the base URL; `facts` override what the profile says
-    of this one model; `extra` holds sampling options as the profile names them.
+    of this one model; `extra` holds sampling options as the profile names them. `context` is
+    what an application has given or remembered: it stands beside the first user's message.
     """
 
     model: str
@@ -62,6 +64,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     temperature: float | None = None
     stream: bool = True
     extra: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
+    context: tuple[InputBlock, ...] = ()
 
 
 class ToolDeclaration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

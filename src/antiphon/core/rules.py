@@ -18,14 +18,11 @@ from typing import Final
 import msgspec
 
 from antiphon.core.blocks import (
-    Memory,
     Message,
     Reasoning,
     Refusal,
-    Retrieved,
     Role,
     Status,
-    Summary,
     Text,
     ToolCall,
     ToolResult,
@@ -43,7 +40,6 @@ from antiphon.core.profile_rules import INSTRUCTING, KIND_NAMES, ProfileRules
 from antiphon.errors import InvalidInput
 
 BELOW_INSTRUCTION: Final = frozenset({Trust.MODEL, Trust.TOOL, Trust.RETRIEVED})
-INPUT_KINDS: Final = frozenset({Summary, Retrieved, Memory})
 ASSISTANT_KINDS: Final = frozenset({ToolCall, Reasoning, Refusal})
 
 _is_json: Final = msgspec.json.Decoder(msgspec.Raw).decode
@@ -381,13 +377,6 @@ class LineChecker:
                 at,
                 position,
                 f"This release does not know blocks of kind {name!r}, and what it does not know it does not send.",
-            )
-        elif kind in INPUT_KINDS and role is not Role.USER:
-            self._find(
-                "trust_violation",
-                at,
-                position,
-                f"A {_kind(kind)} block is reference material and may not speak as {role}. Put it beside the user's text.",
             )
         elif role is Role.TOOL:
             self._find(

@@ -1,25 +1,22 @@
 """`MessageSequence.v1`: what one dispatch says, as ordered blocks that are never glued together.
 
-It binds one line of committed messages, and the planner's input blocks for this dispatch alone,
+It binds one line of committed messages, and the input blocks that stand beside them for the model,
 to the adapter, tools, policy and model that they are meant for. It is not the session's memory
 and not its history: two dispatches of one conversation are two sequences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from antiphon.core.blocks import (
-    AnyBlock,
-    InputBlock,
-    Memory,
+    Block,
     Message,
-    Retrieved,
     Role,
-    Summary,
     ToolCall,
     ToolResult,
     Trust,
@@ -28,17 +25,11 @@ from antiphon.core.blocks import (
 )
 from antiphon.core.digests import digest, fold
 from antiphon.core.ids import CallId, Digest, MessageId
+from antiphon.core.inputs import InputBlock, digest_beside, input_digest
 from antiphon.core.rules import check
 from antiphon.errors import SequenceRejected
 
-INPUTS: Final = MessageId("input")
-"""Stands in block ids for the message that input blocks do not have: they are no nodes."""
-
-INPUT_TRUST: Final = {
-    Summary: Trust.MODEL,
-    Retrieved: Trust.RETRIEVED,
-    Memory: Trust.RETRIEVED,
-}
+NOTHING: Final[Mapping[MessageId, tuple[InputBlock, ...]]] = MappingProxyType({})
 
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
 
@@ -70,9 +61,9 @@ class MessageSequence(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         conversation_revision: Where the conversation stood.
-        sequence_digest: Folded over the digests of the messages, then of the inputs.
+        sequence_digest: Folded over the digests of the messages, each with what stands beside it.
         messages: The line, root first. All committed, but for the run's own input at its end.
-        inputs: What the planner adds for this dispatch, beside the last user message.
+        inputs: What stands beside a message for the model; it is no part of the message.
         model_revision: The model as its provider names it.
         max_output_tokens: The bound that the answer was asked under.
     """
@@ -80,7 +71,7 @@ class MessageSequence(msgspec.Struct, frozen=True, kw_only=True):
     conversation_revision: int
     sequence_digest: Digest
     messages: tuple[Message, ...]
-    inputs: tuple[InputBlock, ...] = ()
+    inputs: Mapping[MessageId, tuple[InputBlock, ...]] = NOTHING
     adapter: str
     adapter_version: int
     adapter_digest: Digest
@@ -104,9 +95,16 @@ class MessageSequence(msgspec.Struct, frozen=True, kw_only=True):
                     block,
                 )
                 position += 1
-        for order, added in enumerate(self.inputs):
-            at, trust = block_id(INPUTS, order), INPUT_TRUST[type(added)]
-            yield _record(key, at, position + order, Role.USER, trust, added)
+            for added in self.inputs.get(message.id, ()):
+                yield BlockRecord(
+                    id=f"{message.id}+{added.id}",
+                    order=position,
+                    role=message.role,
+                    kind=added.kind,
+                    digest=input_digest(key, added),
+                    trust=added.trust,
+                )
+                position += 1
 
     def edges(self) -> Iterator[ToolEdge]:
         """Yield every call with its result, in the order of the calls."""
@@ -140,22 +138,22 @@ def sequence(
     policy_digest: Digest,
     model_revision: str,
     max_output_tokens: int | None = None,
-    inputs: Iterable[InputBlock] = (),
+    inputs: Mapping[MessageId, tuple[InputBlock, ...]] = NOTHING,
 ) -> MessageSequence:
     """Return the sequence of a line that satisfies every rule of the graph.
 
     Raises:
         SequenceRejected: It does not; the findings say why.
     """
-    line, extra = tuple(messages), tuple(inputs)
+    line = tuple(messages)
     findings = check(line, key=key)
     if findings:
         raise SequenceRejected(findings)
     return MessageSequence(
         conversation_revision=conversation_revision,
-        sequence_digest=sequence_digest(key, line, extra),
+        sequence_digest=sequence_digest(key, line, inputs),
         messages=line,
-        inputs=extra,
+        inputs=inputs,
         adapter=adapter,
         adapter_version=adapter_version,
         adapter_digest=adapter_digest,
@@ -167,30 +165,29 @@ def sequence(
 
 
 def sequence_digest(
-    key: bytes, messages: Iterable[Message], inputs: Iterable[InputBlock] = ()
+    key: bytes,
+    messages: Iterable[Message],
+    inputs: Mapping[MessageId, tuple[InputBlock, ...]] = NOTHING,
 ) -> Digest:
     """Return the digest of a line, the same that a line made message by message arrives at."""
     so_far: Digest | None = None
     for message in messages:
-        so_far = fold(key, so_far, message_digest(key, message))
-    for block in inputs:
-        so_far = fold(key, so_far, block_digest(key, block))
+        own = message_digest(key, message)
+        so_far = fold(key, so_far, digest_beside(key, own, inputs.get(message.id, ())))
     return so_far or digest(key, "path")
 
 
-def block_digest(key: bytes, block: AnyBlock) -> Digest:
+def block_digest(key: bytes, block: Block) -> Digest:
     """Return the digest of what one block says, wherever it stands."""
     return digest(key, "block", _encode(block))
 
 
-def _trust(message: Message, block: AnyBlock) -> Trust:
+def _trust(message: Message, block: Block) -> Trust:
     """A tool's words stay a tool's, whoever handed them in."""
     return Trust.TOOL if isinstance(block, ToolResult) else message.trust
 
 
-def _record(
-    key: bytes, at: str, order: int, role: Role, trust: Trust, block: AnyBlock
-) -> BlockRecord:
+def _record(key: bytes, at: str, order: int, role: Role, trust: Trust, block: Block) -> BlockRecord:
     return BlockRecord(
         id=at,
         order=order,

@@ -10,17 +10,14 @@ import msgspec
 
 from antiphon.adapters.contents import failure, is_blank
 from antiphon.core.blocks import (
-    AnyBlock,
     Audio,
+    Block,
     File,
     Image,
-    Memory,
     Opaque,
     Outcome,
     Reasoning,
     Refusal,
-    Retrieved,
-    Summary,
     Text,
     ToolCall,
     ToolResult,
@@ -40,7 +37,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def part(block: AnyBlock, at: str) -> bytes:
+def part(block: Block, at: str) -> bytes:
     """Return a block that stands by itself, as a part of content.
 
     Raises:
@@ -55,8 +52,6 @@ def part(block: AnyBlock, at: str) -> bytes:
             return _encode(_document(block, at))
         case Reasoning() | ToolCall() | ToolResult() | Audio() | Unknown():
             raise InternalError(f"{type(block).__name__} is no part by itself.", at=at)
-        case Summary() | Retrieved() | Memory():
-            raise InternalError(f"{type(block).__name__} has no form on this wire yet.", at=at)
         case _ as never:
             assert_never(never)
 

@@ -12,7 +12,7 @@ from antiphon.adapters.anthropic.head import head
 from antiphon.adapters.anthropic.profile import HOME, Wire, same_model
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.adapters.turns import Start, TurnsLine
-from antiphon.core.blocks import AnyBlock, Opaque, ToolCall, ToolResult
+from antiphon.core.blocks import Block, Opaque, ToolCall, ToolResult
 from antiphon.core.ids import ConversationId
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.profile import Profile
@@ -36,7 +36,7 @@ class AnthropicLine(TurnsLine):
         start = Start(_url(policy.endpoint), _headers(policy, wire), before, names)
         super().__init__(profile, policy, tools, start, key=key, conversation=conversation)
 
-    def _part(self, block: AnyBlock, at: str) -> bytes:
+    def _part(self, block: Block, at: str) -> bytes:
         return parts.part(block, at)
 
     def _call(self, block: ToolCall, call_id: str, arguments: str) -> bytes:

@@ -13,17 +13,14 @@ from antiphon.adapters.bedrock.profile import FORMATS
 from antiphon.adapters.contents import failure, is_blank
 from antiphon.core.arguments import Worth, worth
 from antiphon.core.blocks import (
-    AnyBlock,
     Audio,
+    Block,
     File,
     Image,
-    Memory,
     Opaque,
     Outcome,
     Reasoning,
     Refusal,
-    Retrieved,
-    Summary,
     Text,
     ToolCall,
     ToolResult,
@@ -44,7 +41,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _members: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def part(block: AnyBlock, at: str, name: str = "") -> bytes:
+def part(block: Block, at: str, name: str = "") -> bytes:
     """Return a block that stands by itself, as a part of content; `name` is that of a file."""
     match block:
         case Text(text=text) | Refusal(text=text):
@@ -58,8 +55,6 @@ def part(block: AnyBlock, at: str, name: str = "") -> bytes:
             return _encode({"document": document})
         case Reasoning() | ToolCall() | ToolResult() | Audio() | Unknown():
             raise InternalError(f"{type(block).__name__} is no part by itself.", at=at)
-        case Summary() | Retrieved() | Memory():
-            raise InternalError(f"{type(block).__name__} has no form on this wire yet.", at=at)
         case _ as never:
             assert_never(never)
 

@@ -17,7 +17,7 @@ from antiphon.adapters.bedrock.profile import Wire, same_model
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.adapters.turns import ASSISTANT, USER, Start, TurnsLine
 from antiphon.core.blocks import (
-    AnyBlock,
+    Block,
     File,
     Opaque,
     Text,
@@ -64,7 +64,7 @@ class BedrockLine(TurnsLine):
         other._filenames = self._filenames.copy()
         return other
 
-    def _part(self, block: AnyBlock, at: str) -> bytes:
+    def _part(self, block: Block, at: str) -> bytes:
         return parts.part(block, at, self._name(block, at) if isinstance(block, File) else "")
 
     def _call(self, block: ToolCall, call_id: str, arguments: str) -> bytes:

@@ -15,18 +15,15 @@ import msgspec
 from antiphon.adapters.contents import failure
 from antiphon.core.arguments import Worth, worth
 from antiphon.core.blocks import (
-    AnyBlock,
     Audio,
+    Block,
     File,
     Image,
-    Memory,
     Opaque,
     Outcome,
     Reasoning,
     Refusal,
     ResultPart,
-    Retrieved,
-    Summary,
     Text,
     ToolCall,
     ToolResult,
@@ -76,7 +73,7 @@ def signature(state: Opaque) -> Json:
     return {SIGNATURE: fields[SIGNATURE]} if SIGNATURE in fields else {}
 
 
-def part(block: AnyBlock, state: Opaque | None = None) -> bytes:
+def part(block: Block, state: Opaque | None = None) -> bytes:
     """Return a block that stands by itself as a part, signed by `state` where it was."""
     more = signature(state) if state is not None else {}
     match block:
@@ -86,8 +83,6 @@ def part(block: AnyBlock, state: Opaque | None = None) -> bytes:
             return _encode({**_media(block), **more})
         case Reasoning() | ToolCall() | ToolResult() | Unknown():
             raise InternalError(f"{type(block).__name__} is no part by itself.")
-        case Summary() | Retrieved() | Memory():
-            raise InternalError(f"{type(block).__name__} has no form on this wire yet.")
         case _ as never:
             assert_never(never)
 

@@ -8,16 +8,13 @@ import msgspec
 
 from antiphon.adapters.contents import failure
 from antiphon.core.blocks import (
-    AnyBlock,
     Audio,
+    Block,
     File,
     Image,
-    Memory,
     Outcome,
     Reasoning,
     Refusal,
-    Retrieved,
-    Summary,
     Text,
     ToolCall,
     ToolResult,
@@ -38,7 +35,7 @@ def said(kind: str, content: list[Json]) -> bytes:
     return _encode({"type": kind, "content": content})
 
 
-def content(block: AnyBlock) -> Json:
+def content(block: Block) -> Json:
     """Return a block that stands by itself as a piece of content."""
     match block:
         case Text(text=text) | Refusal(text=text):
@@ -55,8 +52,6 @@ def content(block: AnyBlock) -> Json:
             return _as_data("document", block.media_type or DEFAULT_FILE, block.data)
         case Reasoning() | ToolCall() | ToolResult() | Unknown():
             raise InternalError(f"{type(block).__name__} is no content by itself.")
-        case Summary() | Retrieved() | Memory():
-            raise InternalError(f"{type(block).__name__} has no form on this wire yet.")
         case _ as never:
             assert_never(never)
 

@@ -26,19 +26,16 @@ from antiphon.adapters.openai_chat.head import Json, head
 from antiphon.adapters.openai_chat.profile import Wire, same_upstream
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import (
-    AnyBlock,
     Audio,
+    Block,
     File,
     Image,
-    Memory,
     Message,
     Opaque,
     Outcome,
     Reasoning,
     Refusal,
-    Retrieved,
     Role,
-    Summary,
     Text,
     ToolCall,
     ToolResult,
@@ -191,9 +188,7 @@ class ChatLine(Line):
 
     # Content: one message of ours as one of theirs.
 
-    def _place(
-        self, at: MessageId, role: Role, name: str | None, blocks: Sequence[AnyBlock]
-    ) -> None:
+    def _place(self, at: MessageId, role: Role, name: str | None, blocks: Sequence[Block]) -> None:
         spoken = self._spoken[role]
         if spoken is None:
             raise InternalError(f"{role} passed the rules of {self._profile.name}.", at=at)
@@ -230,7 +225,7 @@ class ChatLine(Line):
             return
         self._add(turn, at)
 
-    def _fill(self, turn: Json, at: MessageId, blocks: Sequence[AnyBlock]) -> list[Reasoning]:
+    def _fill(self, turn: Json, at: MessageId, blocks: Sequence[Block]) -> list[Reasoning]:
         """Put content and calls into `turn`, and return the reasoning that may go with them."""
         parts: list[Json] = []
         calls: list[Json] = []
@@ -329,7 +324,7 @@ def _details(block: Reasoning) -> list[msgspec.Raw]:
         return []
 
 
-def _part(block: AnyBlock, at: str, wire: Wire) -> Json:
+def _part(block: Block, at: str, wire: Wire) -> Json:
     """Return a block as a content part."""
     match block:
         case Text(text=text):
@@ -342,9 +337,7 @@ def _part(block: AnyBlock, at: str, wire: Wire) -> Json:
             return {"type": "input_audio", "input_audio": {"data": data, "format": form}}
         case File():
             return _file(block)
-        case (
-            Reasoning() | ToolCall() | ToolResult() | Unknown() | Summary() | Retrieved() | Memory()
-        ):
+        case Reasoning() | ToolCall() | ToolResult() | Unknown():
             raise InternalError(f"{type(block).__name__} is no content part.", at=at)
         case _ as never:
             assert_never(never)

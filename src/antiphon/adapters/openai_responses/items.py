@@ -8,18 +8,15 @@ from typing import Final, TypeAlias, assert_never
 import msgspec
 
 from antiphon.core.blocks import (
-    AnyBlock,
     Audio,
+    Block,
     File,
     Image,
-    Memory,
     Opaque,
     Outcome,
     Reasoning,
     Refusal,
-    Retrieved,
     Role,
-    Summary,
     Text,
     ToolCall,
     ToolResult,
@@ -80,7 +77,7 @@ def thought_of(opaque: Opaque) -> Thought:
         return Thought()
 
 
-def message(role: Role, blocks: Sequence[AnyBlock], at: str) -> bytes:
+def message(role: Role, blocks: Sequence[Block], at: str) -> bytes:
     """Return what somebody but the model says, as one item."""
     content = [part(block, at) for block in blocks]
     return _encode({"type": "message", "role": role.value, "content": content})
@@ -121,7 +118,7 @@ def result(block: ToolResult, call_id: str, at: str) -> bytes:
     return _encode({"type": "function_call_output", "call_id": call_id, "output": output})
 
 
-def part(block: AnyBlock, at: str) -> Json:
+def part(block: Block, at: str) -> Json:
     """Return a block as a part of content."""
     match block:
         case Text(text=text):
@@ -132,8 +129,6 @@ def part(block: AnyBlock, at: str) -> Json:
             return _file(block)
         case Audio() | Refusal() | Reasoning() | ToolCall() | ToolResult() | Unknown():
             raise InternalError(f"{type(block).__name__} is no part of content.", at=at)
-        case Summary() | Retrieved() | Memory():
-            raise InternalError(f"{type(block).__name__} has no form on this wire yet.", at=at)
         case _ as never:
             assert_never(never)
 

@@ -27,7 +27,7 @@ from antiphon.adapters.openai_responses.head import head
 from antiphon.adapters.openai_responses.profile import Wire, same_model
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import (
-    AnyBlock,
+    Block,
     File,
     Message,
     Origin,
@@ -305,12 +305,12 @@ class ResponsesLine(Line):
             self._name(at, part)
         return items.result(block, self._ids.sent_as(block.call_id), at)
 
-    def _name(self, at: str, block: AnyBlock) -> None:
+    def _name(self, at: str, block: Block) -> None:
         if isinstance(block, File) and block.data is not None and block.filename is None:
             self._map("file_named", at, items.UNNAMED_FILE)
 
 
-def _follows(block: AnyBlock) -> bool:
+def _follows(block: Block) -> bool:
     """Whether a block is an item that reasoning may have led to."""
     if isinstance(block, Reasoning):
         return block.opaque is not None and block.opaque.work
