@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input install -
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .NOTPARALLEL:
-.PHONY: help run test check verify cases requirements bench e2e-model conformance conformance-mcp soak fuzz lock clean
+.PHONY: help run test check verify cases requirements bench e2e-model conformance conformance-mcp soak fuzz web lock clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -61,11 +61,17 @@ soak: .venv/dev.stamp .venv/project.stamp  ## Run for long under faults, watchin
 fuzz: .venv/dev.stamp .venv/project.stamp  ## Feed damaged streams and histories until told to stop
 	@$(BIN)/python tests/fuzz.py $(ARGS)
 
+web:  ## Build the client for browsers and the console (needs Node.js 20 or newer)
+	@for package in client console; do \
+		[ -e web/$$package/package.json ] || continue; \
+		echo "web/$$package"; web/install $$package && npm --prefix web/$$package run --silent build || exit 1; done
+
 lock: .venv/created.stamp  ## Remake the locks from pyproject.toml (ARGS=--upgrade for the newest of everything)
 	@PYTHON=$(BIN)/python scripts/lock $(ARGS)
 
 clean:  ## Remove everything that make has made
 	@rm -rf .venv .venv-lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
+	@rm -rf web/*/node_modules web/*/build web/client/dist
 	@find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # One stamp per lock: made once, made again when the lock changes. The locks agree on every version, so one environment

@@ -12,7 +12,7 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytest_plugins = ["pytester", "tests.plugins.requirements"]
+pytest_plugins = ["pytester", "tests.plugins.requirements", "tests.plugins.parts"]
 
 # No deadline: the time that an example takes says more about the machine than about the code. On CI the same examples
 # are drawn every time, so that a change is judged and not its luck.

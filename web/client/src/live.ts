@@ -1,0 +1,302 @@
+/**
+ * One conversation for a screen: what the server holds, what is being shown, and how the way is.
+ *
+ * The tree is read once; from then on events say what has changed, and what they name is read.
+ * What is published never goes back and never shows a hole: a preview that became true stays
+ * until its message is there. Its own map keeps it apart from every message, to the end.
+ */
+
+import type { Client } from "./client.ts";
+import type { AntiphonError } from "./errors.ts";
+import type { Connection, Feed, Wakes } from "./feed.ts";
+import type { DurableEvent, Frame } from "./frames.ts";
+import { type Conversation, type Explanation, isOpen, type Message, type Run, type Tree } from "./rows.ts";
+import type { Shown, State } from "./state.ts";
+
+/** Text that was shown and taken back. It never became history; a person may still want to know. */
+export interface Withdrawal {
+  readonly run: string;
+  readonly generation: number;
+  readonly reason: string;
+  readonly at_ms: number;
+  readonly shown: Shown | null;
+}
+
+/** What is to be seen. Each value is replaced, never changed, so `===` tells what is new. */
+export interface View {
+  /** The row; null until it was read. Its `head` and `deletions` follow the events. */
+  readonly conversation: Conversation | null;
+  /** Every message, canceled and failed ones included, in the order in which they came. */
+  readonly messages: ReadonlyMap<string, Message>;
+  readonly runs: ReadonlyMap<string, Run>;
+  /** Operations, attempts and calls of each run that was open while this was looked at. */
+  readonly details: ReadonlyMap<string, Explanation>;
+  /** By run, what may still be withdrawn. */
+  readonly previews: ReadonlyMap<string, Shown>;
+  readonly withdrawn: readonly Withdrawal[];
+  /** Number of the last event that is in here. */
+  readonly seq: number;
+  /** Whether all of the past is in here. */
+  readonly caughtUp: boolean;
+  readonly connection: Connection;
+  /** Why nothing more will come, where the server said so. */
+  readonly error: AntiphonError | null;
+}
+
+/** More to read than this, and the whole tree is read instead. */
+const MANY = 24;
+const PUBLISH_MS = 16;
+const AGAIN_MS = 1_000;
+
+/** Made by `Client.live`; subscribe to it, look at `view`, and close it. */
+export class Live {
+  readonly id: string;
+  readonly #client: Client;
+  readonly #wakes: Wakes | undefined;
+  readonly #listeners = new Set<() => void>();
+  #view: View;
+  #next: View;
+  #feed: Feed | undefined;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #closed = false;
+  #reading = false;
+  #everything = true;
+  readonly #messages = new Set<string>();
+  readonly #runs = new Set<string>();
+
+  constructor(client: Client, id: string, wakes?: Wakes) {
+    this.id = id;
+    this.#client = client;
+    this.#wakes = wakes;
+    this.#view = this.#next = {
+      conversation: null,
+      messages: new Map(),
+      runs: new Map(),
+      details: new Map(),
+      previews: new Map(),
+      withdrawn: [],
+      seq: 0,
+      caughtUp: false,
+      connection: "connecting",
+      error: null,
+    };
+    void this.#load();
+  }
+
+  /** What is to be seen now. */
+  get view(): View {
+    return this.#view;
+  }
+
+  /** Call `listener` whenever `view` is another; returns how to stop that. */
+  readonly subscribe = (listener: () => void): (() => void) => {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  };
+
+  /** What is to be seen now; for `useSyncExternalStore`. */
+  readonly getSnapshot = (): View => this.#view;
+
+  /** Take in a row that a change returned, without waiting for its event. */
+  adopt(row: Conversation | Run): void {
+    if ("revision" in row) this.#set({ conversation: newer(this.#next.conversation, row) });
+    else if (isOpen(this.#next.runs.get(row.id)?.status ?? "queued")) this.#setRuns([row]);
+  }
+
+  /** Read everything again. */
+  refresh(): void {
+    this.#everything = true;
+    void this.#load();
+  }
+
+  /** Attach again at once. */
+  wake(): void {
+    this.#feed?.wake();
+  }
+
+  /** Follow no longer. This cancels nothing. */
+  close(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    this.#feed?.close();
+    this.#listeners.clear();
+  }
+
+  // Frames.
+
+  #step(before: State, after: State, frame: Frame): void {
+    const { previews, seq, caughtUp } = after;
+    this.#set({ previews, seq, caughtUp });
+    if (frame.type !== "durable") return;
+    this.#happened(before, frame.event, frame.at_ms);
+    this.#patch({});
+    if (this.#messages.size + this.#runs.size > 0 || this.#everything) void this.#load();
+  }
+
+  #happened(before: State, event: DurableEvent, at_ms: number): void {
+    switch (event.type) {
+      case "run.changed": {
+        const run = this.#next.runs.get(event.run);
+        if (run !== undefined) this.#setRuns([{ ...run, status: event.status, error_code: event.code ?? null }]);
+        this.#runs.add(event.run);
+        if (!isOpen(event.status) && run?.input != null) this.#messages.add(run.input);
+        return;
+      }
+      case "message.placed":
+      case "results.placed":
+      case "message.committed":
+        this.#runs.add(event.run);
+        this.#messages.add(event.message);
+        return;
+      case "message.kept":
+        this.#messages.add(event.message);
+        return;
+      case "dispatch.changed":
+      case "call.changed":
+        this.#runs.add(event.run);
+        return;
+      case "preview.withdrawn": {
+        const { run, generation, reason } = event;
+        const shown = before.previews.get(run);
+        const taken = shown?.generation === generation ? shown : null;
+        this.#set({ withdrawn: [...this.#next.withdrawn, { run, generation, reason, at_ms, shown: taken }] });
+        return;
+      }
+      case "head.moved":
+        this.#patch({ head: event.head });
+        return;
+      case "messages.added":
+        for (const message of event.messages) this.#messages.add(message);
+        return;
+      case "messages.deleted": {
+        const deletions = this.#next.conversation?.deletions ?? [];
+        this.#patch({ deletions: [...new Set([...deletions, ...event.messages])] });
+        return;
+      }
+      default: // erased, or an event of a later release
+        this.#everything = true;
+    }
+  }
+
+  // Reading what the events name.
+
+  async #load(): Promise<void> {
+    if (this.#reading) return;
+    this.#reading = true;
+    while (!this.#closed && (this.#everything || this.#messages.size + this.#runs.size > 0)) {
+      const messages = [...this.#messages];
+      const runs = [...this.#runs];
+      const everything = this.#everything || messages.length + runs.length > MANY;
+      this.#messages.clear();
+      this.#runs.clear();
+      this.#everything = false;
+      // What happens meanwhile may name what is not read yet: it is seen a round later.
+      const { conversation, previews, withdrawn, seq, caughtUp } = this.#next;
+      try {
+        if (everything) this.#take(await this.#client.conversations.tree(this.id));
+        else await Promise.all([...messages.map((id) => this.#message(id)), ...runs.map((id) => this.#run(id))]);
+        if (!everything) this.#publish({ ...this.#next, conversation, previews, withdrawn, seq, caughtUp });
+      } catch (error) {
+        const told = error as AntiphonError;
+        if (told.code !== "server_unavailable") {
+          this.#set({ error: told, connection: "closed" });
+          this.#feed?.close();
+          break;
+        }
+        for (const id of messages) this.#messages.add(id);
+        for (const id of runs) this.#runs.add(id);
+        this.#everything ||= everything;
+        this.#set({ connection: "reconnecting" });
+        await new Promise((done) => setTimeout(done, AGAIN_MS));
+      }
+    }
+    this.#reading = false;
+    this.#publish(this.#next);
+  }
+
+  async #message(id: string): Promise<void> {
+    const message = await this.#client.messages.get(id, this.id).catch(gone);
+    if (message !== null) this.#setMessages([message]);
+  }
+
+  async #run(id: string): Promise<void> {
+    const told = await this.#client.runs.get(id).catch(gone);
+    if (told === null) return;
+    this.#setRuns([told.run]);
+    this.#set({ details: new Map(this.#next.details).set(id, told) });
+    if (told.input !== null && this.#next.messages.has(told.input.id)) this.#setMessages([told.input]);
+  }
+
+  #take({ conversation, messages, runs }: Tree): void {
+    this.#set({
+      conversation: newer(this.#next.conversation, conversation),
+      messages: new Map(messages.map((message) => [message.id, message])),
+      runs: new Map(runs.map((run) => [run.id, run])),
+    });
+    for (const run of runs) if (isOpen(run.status)) this.#runs.add(run.id);
+    if (this.#feed !== undefined || this.#closed) return;
+    const seq = conversation.last_event;
+    this.#set({ seq });
+    this.#feed = this.#client.follow(
+      this.id,
+      {
+        step: (before, after, frame) => this.#step(before, after, frame),
+        connection: (connection, error) => {
+          this.#set({ connection, error: error ?? this.#next.error });
+        },
+      },
+      seq,
+      this.#wakes,
+    );
+  }
+
+  // What is published.
+
+  /** Bring the row to where the events are, unless it was read later than they happened. */
+  #patch(changed: Partial<Conversation>): void {
+    const { conversation, seq } = this.#next;
+    if (conversation === null || conversation.last_event > seq) return;
+    this.#set({ conversation: { ...conversation, ...changed, last_event: seq } });
+  }
+
+  #setMessages(messages: readonly Message[]): void {
+    const all = new Map(this.#next.messages);
+    for (const message of messages) all.set(message.id, message);
+    this.#set({ messages: all });
+  }
+
+  #setRuns(runs: readonly Run[]): void {
+    const all = new Map(this.#next.runs);
+    for (const run of runs) all.set(run.id, run);
+    this.#set({ runs: all });
+  }
+
+  #set(changed: Partial<View>): void {
+    this.#next = { ...this.#next, ...changed };
+    this.#timer ??= setTimeout(() => this.#tick(), PUBLISH_MS);
+  }
+
+  /** Let what is known be seen; while something that it names is being read, only how the way is. */
+  #tick(): void {
+    const { connection, error } = this.#next;
+    this.#publish(this.#reading ? { ...this.#view, connection, error } : this.#next);
+  }
+
+  #publish(view: View): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (this.#closed) return;
+    this.#view = view;
+    for (const listener of this.#listeners) listener();
+  }
+}
+
+function newer(held: Conversation | null, row: Conversation): Conversation {
+  return held !== null && held.last_event > row.last_event ? held : row;
+}
+
+/** What an event named may be gone by the time that it is read. */
+function gone(error: AntiphonError): null {
+  if (error.status === 404 || error.status === 410) return null;
+  throw error;
+}

@@ -1,0 +1,62 @@
+/** The tree of messages, for a screen: which line is looked at, what stands beside it. */
+
+import type { Message } from "./rows.ts";
+
+/** An index over the messages of one conversation; make another when they change. */
+export class Branches {
+  readonly #messages: ReadonlyMap<string, Message>;
+  readonly #deleted: ReadonlySet<string>;
+  readonly #children = new Map<string | null, Message[]>();
+
+  constructor(messages: ReadonlyMap<string, Message>, deletions: Iterable<string> = []) {
+    this.#messages = messages;
+    this.#deleted = new Set(deletions);
+    for (const message of messages.values()) {
+      if (this.#deleted.has(message.id)) continue;
+      const parent = this.#visible(message.parent);
+      const children = this.#children.get(parent);
+      if (children === undefined) this.#children.set(parent, [message]);
+      else children.push(message);
+    }
+  }
+
+  /** The messages below one, or the roots; what is deleted is skipped, and its children count as its parent's. */
+  children(parent: string | null): readonly Message[] {
+    return this.#children.get(parent) ?? [];
+  }
+
+  /** The messages from the root to `leaf`, without the deleted ones, whatever their status. */
+  line(leaf: string | null): readonly Message[] {
+    const path: Message[] = [];
+    let at = this.#visible(leaf);
+    for (let left = this.#messages.size; at !== null && left > 0; left--) {
+      const message = this.#messages.get(at);
+      if (message === undefined) break;
+      path.push(message);
+      at = this.#visible(message.parent);
+    }
+    return path.reverse();
+  }
+
+  /** The alternatives to a message, itself included, in the order in which they came. */
+  siblings(message: Message): readonly Message[] {
+    return this.children(this.#visible(message.parent)).filter((other) => other.role === message.role);
+  }
+
+  /** Where a line through `message` ends: always on by the newest child. */
+  leafBelow(message: string): string {
+    let at = message;
+    for (let left = this.#messages.size; left > 0; left--) {
+      const last = this.children(at).at(-1);
+      if (last === undefined) break;
+      at = last.id;
+    }
+    return at;
+  }
+
+  #visible(message: string | null): string | null {
+    let at = message;
+    while (at !== null && this.#deleted.has(at)) at = this.#messages.get(at)?.parent ?? null;
+    return at;
+  }
+}
