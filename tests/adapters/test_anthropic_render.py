@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from itertools import pairwise
@@ -109,7 +110,7 @@ def test_a_line_that_grew_is_the_line_rendered_whole(policy: Policy) -> None:
     for end, rendering in zip(ends, renderings, strict=True):
         whole = rendered(*(m for turn in TURNS[:end] for m in turn), policy=policy)
         assert rendering.request.body == whole.request.body
-        assert rendering == msgspec.structs.replace(whole, request=rendering.request)
+        assert rendering == dataclasses.replace(whole, request=rendering.request)
 
 
 @pytest.mark.req("M92")
@@ -131,9 +132,7 @@ def test_a_copy_grows_apart_from_its_original() -> None:
         other.feed(msgspec.structs.replace(system("late"), id="s", parent=messages[-1].id))
         other.finish()
         assert made.finish().request.body == renderings[-1].request.body
-        assert made.finish() == msgspec.structs.replace(
-            renderings[-1], request=made.finish().request
-        )
+        assert made.finish() == dataclasses.replace(renderings[-1], request=made.finish().request)
 
 
 def test_two_branches_put_their_own_system_text_to_the_top() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -144,7 +145,7 @@ def test_a_line_that_grew_is_the_line_rendered_whole(
         messages = [m for turn in TURNS[:end] for m in turn]
         whole = rendered(*messages, policy=policy, tools=tools)
         assert rendering.request.body == whole.request.body
-        assert rendering == msgspec.structs.replace(whole, request=rendering.request)
+        assert rendering == dataclasses.replace(whole, request=rendering.request)
 
 
 @pytest.mark.req("M92")

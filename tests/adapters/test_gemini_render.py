@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -102,7 +103,7 @@ def test_a_line_that_grew_is_the_line_rendered_whole(policy: Policy) -> None:
     for end, rendering in zip(ends, renderings, strict=True):
         whole = rendered(*(m for turn in TURNS[:end] for m in turn), policy=policy)
         assert rendering.request.body == whole.request.body
-        assert rendering == msgspec.structs.replace(whole, request=rendering.request)
+        assert rendering == dataclasses.replace(whole, request=rendering.request)
 
 
 @pytest.mark.req("M92")

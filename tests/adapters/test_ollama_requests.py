@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -134,7 +135,7 @@ def test_a_line_that_grew_is_the_line_rendered_whole() -> None:
     for end, rendering in enumerate(grown()[1], start=1):
         whole = rendered(*(m for turn in TURNS[:end] for m in turn))
         assert rendering.request.body == whole.request.body
-        assert rendering == msgspec.structs.replace(whole, request=rendering.request)
+        assert rendering == dataclasses.replace(whole, request=rendering.request)
 
 
 @pytest.mark.req("M92")
@@ -153,7 +154,7 @@ def test_a_copy_grows_apart_from_its_original() -> None:
     with pytest.raises(SequenceRejected):
         made.finish()
     made.feed(messages[-1])
-    assert made.finish() == msgspec.structs.replace(other.finish(), request=made.finish().request)
+    assert made.finish() == dataclasses.replace(other.finish(), request=made.finish().request)
     assert renderings[-1].request.body != made.finish().request.body
 
 

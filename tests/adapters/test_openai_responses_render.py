@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -149,7 +150,7 @@ def test_a_line_that_grew_is_the_line_rendered_whole() -> None:
     for end, rendering in enumerate(renderings, start=1):
         whole = rendered(*(m for turn in TURNS[:end] for m in turn))
         assert rendering.request.body == whole.request.body
-        assert rendering == msgspec.structs.replace(whole, request=rendering.request)
+        assert rendering == dataclasses.replace(whole, request=rendering.request)
 
 
 @pytest.mark.req("M92")

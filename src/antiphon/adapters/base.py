@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Protocol, Self, runtime_checkable
+from itertools import chain
+from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
 
 import msgspec
 
 from antiphon.adapters.tool_names import ToolNames
+from antiphon.adapters.weighing import weigh_ending, weigh_head, weigh_items
 from antiphon.core import manifest
 from antiphon.core.blocks import Block, Message, ToolCall
 from antiphon.core.deltas import Channel, Delta, Usage
@@ -23,20 +25,36 @@ from antiphon.core.findings import Finding
 from antiphon.core.ids import CallId, ConversationId, Digest
 from antiphon.core.inputs import InputBlock
 from antiphon.core.manifest import Policy, ToolDeclaration, WireRequest
+from antiphon.core.planning.tokens import TOKENS_A_REPLY, Counter, Weight
 from antiphon.core.profile import Profile
 from antiphon.core.recovery import Rung
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
 
 SEALED_BYTES: Final = 64 * 1024
 
+REPLY: Final = Weight(transcript=TOKENS_A_REPLY)
 
-class Rendering(msgspec.Struct, frozen=True, kw_only=True):
-    """A request that may be sent, and what its manifest says about it."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendering:
+    """A request that may be sent, and what its manifest says about it.
+
+    `closed` is the body that it was made of, which may grow further.
+    """
 
     request: WireRequest
     request_digest: Digest
     sequence_digest: Digest
     mappings: tuple[manifest.Mapping, ...]
+    closed: Closed = field(compare=False, repr=False)
+
+    def weigh(self, counter: Counter) -> Weight:
+        """Return what its model is shown of it, the beginning of the answer included, in tokens.
+
+        Only what has come since its body was last weighed is counted.
+        """
+        closed = self.closed
+        return closed.body.weigh(counter) + weigh_ending(closed.ending, counter) + REPLY
 
 
 class RenderedLine(Protocol):
@@ -296,6 +314,15 @@ def render(
     return line.finish()
 
 
+class Closed(NamedTuple):
+    """A body as it stands, closed by an `ending` that is no part of what it grows from."""
+
+    chunks: tuple[bytes, ...]
+    digest: Digest
+    body: GrowingBody
+    ending: bytes
+
+
 class GrowingBody:
     """A body of which more is always added at the end: kept in pieces, hashed once.
 
@@ -303,36 +330,86 @@ class GrowingBody:
     larger ones as they come, so that a long body is still few writes.
     """
 
-    __slots__ = ("_hash", "_sealed", "_tail", "_tail_bytes")
+    __slots__ = (
+        "_bytes",
+        "_hash",
+        "_head_bytes",
+        "_sealed",
+        "_tail",
+        "_tail_bytes",
+        "_weighed",
+        "_weighed_by",
+        "_weighed_bytes",
+    )
 
-    def __init__(self, running: Hasher) -> None:
+    def __init__(self, running: Hasher, head: bytes) -> None:
         self._hash = running
         self._sealed: list[bytes] = []
         self._tail: list[bytes] = []
         self._tail_bytes = 0
+        self._bytes = 0
+        self._head_bytes = len(head)
+        self._weighed, self._weighed_bytes, self._weighed_by = Weight(), 0, ""
+        self.append(head)
 
     def append(self, piece: bytes) -> None:
         """Add `piece`; what was added is never taken back."""
         self._hash.update(piece)
         self._tail.append(piece)
+        self._bytes += len(piece)
         self._tail_bytes += len(piece)
         if self._tail_bytes > SEALED_BYTES:
             self._sealed.append(b"".join(self._tail))
             self._tail.clear()
             self._tail_bytes = 0
 
-    def finish(self, ending: bytes) -> tuple[tuple[bytes, ...], Digest]:
-        """Return the pieces of the body that ends in `ending`, and the digest of the request."""
+    def finish(self, ending: bytes) -> Closed:
+        """Return the body that ends in `ending`, and the digest of the request."""
         final = self._hash.copy()
         final.update(ending)
-        return (*self._sealed, b"".join((*self._tail, ending))), Digest(final.hexdigest())
+        return Closed(
+            chunks=(*self._sealed, b"".join((*self._tail, ending))),
+            digest=Digest(final.hexdigest()),
+            body=self,
+            ending=ending,
+        )
+
+    def weigh(self, counter: Counter) -> Weight:
+        """Return what stands in it so far, in tokens; what was weighed before is not read again."""
+        if self._weighed_by != counter.name:
+            self._weighed, self._weighed_bytes, self._weighed_by = Weight(), 0, counter.name
+        if not self._weighed_bytes:
+            whole = self._from(0)
+            self._weighed = weigh_head(whole[: self._head_bytes], counter)
+            self._weighed += weigh_items(whole[self._head_bytes :], counter)
+        elif self._weighed_bytes < self._bytes:
+            self._weighed += weigh_items(self._from(self._weighed_bytes), counter)
+        self._weighed_bytes = self._bytes
+        return self._weighed
+
+    def believe(self, counter: Counter, weight: Weight) -> None:
+        """Take `weight` for what stands in it so far: somebody weighed these very bytes before."""
+        self._weighed, self._weighed_bytes, self._weighed_by = weight, self._bytes, counter.name
+
+    def _from(self, place: int) -> bytes:
+        """Return what stands behind its first `place` bytes, without joining what is before."""
+        found: list[bytes] = []
+        begins = self._bytes
+        for piece in chain(reversed(self._tail), reversed(self._sealed)):
+            begins -= len(piece)
+            found.append(piece if begins >= place else piece[place - begins :])
+            if begins <= place:
+                break
+        return b"".join(reversed(found))
 
     def copy(self) -> GrowingBody:
         """Return a body that stands where this one stands."""
-        other = GrowingBody(self._hash.copy())
+        other = object.__new__(GrowingBody)
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        other._hash = self._hash.copy()
         other._sealed = self._sealed.copy()
         other._tail = self._tail.copy()
-        other._tail_bytes = self._tail_bytes
         return other
 
 

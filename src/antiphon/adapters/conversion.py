@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 
 from antiphon.adapters import options
@@ -59,7 +61,7 @@ def convert(
     located = tuple(
         msgspec.structs.replace(m, block=parsed.places.get(m.block, m.block)) for m in made.mappings
     )
-    return msgspec.structs.replace(made, mappings=(*left_out, *located))
+    return replace(made, mappings=(*left_out, *located))
 
 
 def _located(refused: InvalidInput, parsed: Parsed) -> InvalidInput:

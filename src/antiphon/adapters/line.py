@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Container, Sequence
 from typing import Final, Self
 
-from antiphon.adapters.base import GrowingBody, Rendering, request_hasher
+from antiphon.adapters.base import Closed, GrowingBody, Rendering, request_hasher
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import Message, Role, message_digest
 from antiphon.core.digests import fold
@@ -57,7 +57,7 @@ class Line(ABC):
         """Write a message that passed the rules, or hold it while results are `owed` before it."""
 
     @abstractmethod
-    def _closed(self) -> tuple[tuple[bytes, ...], Digest]:
+    def _closed(self) -> Closed:
         """Return the body as it stands, closed, and the request's digest; it may grow further."""
 
     @property
@@ -138,19 +138,20 @@ class Line(ABC):
     def _rendering(self) -> Rendering:
         """Return the request for a line that was judged."""
         assert self._sequence is not None
-        chunks, digest = self._closed()
+        closed = self._closed()
         return Rendering(
-            request=WireRequest(method=METHOD, url=self._url, headers=self._headers, chunks=chunks),
-            request_digest=digest,
+            request=WireRequest(
+                method=METHOD, url=self._url, headers=self._headers, chunks=closed.chunks
+            ),
+            request_digest=closed.digest,
+            closed=closed,
             sequence_digest=self._sequence,
             mappings=tuple(self._mappings),
         )
 
     def _begun(self, head: bytes) -> GrowingBody:
         """Return a body that begins with `head`."""
-        body = GrowingBody(request_hasher(self._key, METHOD, self._url, self._headers))
-        body.append(head)
-        return body
+        return GrowingBody(request_hasher(self._key, METHOD, self._url, self._headers), head)
 
     def _map(self, rule: str, at: str, detail: str = "") -> None:
         """Note what was changed on the way; the manifest tells of it."""

@@ -18,7 +18,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Self
 
-from antiphon.adapters.base import GrowingBody, Rendering
+from antiphon.adapters.base import Closed, GrowingBody, Rendering
 from antiphon.adapters.call_ids import CallIds
 from antiphon.adapters.contents import is_blank
 from antiphon.adapters.line import Line
@@ -148,7 +148,7 @@ class TurnsLine(Line):
             return other.finish()
         return self._rendering()
 
-    def _closed(self) -> tuple[tuple[bytes, ...], Digest]:
+    def _closed(self) -> Closed:
         return (self._body or self._new_body()).finish(self._ending())
 
     def copy(self) -> Self:

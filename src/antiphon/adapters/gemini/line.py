@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple, Self
 
-from antiphon.adapters.base import GrowingBody
+from antiphon.adapters.base import Closed, GrowingBody
 from antiphon.adapters.gemini.profile import same_model
 from antiphon.adapters.line import Line
 from antiphon.adapters.tool_names import ToolNames
@@ -24,7 +24,7 @@ from antiphon.core.blocks import (
     ToolResult,
     block_id,
 )
-from antiphon.core.ids import CallId, ConversationId, Digest
+from antiphon.core.ids import CallId, ConversationId
 from antiphon.core.manifest import Mapping, Policy, ToolDeclaration
 from antiphon.core.profile import Profile
 from antiphon.core.profile_rules import INSTRUCTING
@@ -100,7 +100,7 @@ class GeminiLine(Line):
         """Return what was said and may still be added to."""
         return b""
 
-    def _closed(self) -> tuple[tuple[bytes, ...], Digest]:
+    def _closed(self) -> Closed:
         body = self._body or self._new_body()
         end = self._open_end()
         comma = b"," if self._sealed and end else b""

@@ -17,6 +17,7 @@ from typing import Final, Self, TypeAlias
 
 import msgspec
 
+from antiphon.adapters.base import Closed
 from antiphon.adapters.contents import failure
 from antiphon.adapters.line import Line
 from antiphon.adapters.ollama.head import head, headers, url
@@ -34,7 +35,7 @@ from antiphon.core.blocks import (
     ToolResult,
     block_id,
 )
-from antiphon.core.ids import CallId, ConversationId, Digest
+from antiphon.core.ids import CallId, ConversationId
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.profile import Profile
 from antiphon.errors import InternalError
@@ -87,7 +88,7 @@ class OllamaLine(Line):
         other._waiting = self._waiting.copy()
         return other
 
-    def _closed(self) -> tuple[tuple[bytes, ...], Digest]:
+    def _closed(self) -> Closed:
         return self._body.finish(b"]}")
 
     # Order: what goes out after what.

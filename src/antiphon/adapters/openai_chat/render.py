@@ -19,6 +19,7 @@ from typing import Final, Self, assert_never
 
 import msgspec
 
+from antiphon.adapters.base import Closed
 from antiphon.adapters.call_ids import CallIds
 from antiphon.adapters.contents import failure
 from antiphon.adapters.line import Line
@@ -42,7 +43,7 @@ from antiphon.core.blocks import (
     Unknown,
     block_id,
 )
-from antiphon.core.ids import CallId, ConversationId, Digest, MessageId
+from antiphon.core.ids import CallId, ConversationId, MessageId
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.profile import Echo, Profile
 from antiphon.errors import InternalError
@@ -110,7 +111,7 @@ class ChatLine(Line):
         other._media = self._media.copy()
         return other
 
-    def _closed(self) -> tuple[tuple[bytes, ...], Digest]:
+    def _closed(self) -> Closed:
         return self._body.finish(self._ending())
 
     # Order: what goes out after what.

@@ -19,7 +19,7 @@ from typing import Final, Self
 
 import msgspec
 
-from antiphon.adapters.base import GrowingBody, Rendering
+from antiphon.adapters.base import Closed, GrowingBody, Rendering
 from antiphon.adapters.call_ids import CallIds
 from antiphon.adapters.line import Line
 from antiphon.adapters.openai_responses import items
@@ -138,7 +138,7 @@ class ResponsesLine(Line):
             raise SequenceRejected([NOTHING_SAID])
         return self._rendering()
 
-    def _closed(self) -> tuple[tuple[bytes, ...], Digest]:
+    def _closed(self) -> Closed:
         assert self._body is not None
         return self._body.finish(b"]}")
 

@@ -14,6 +14,7 @@ from antiphon.adapters.base import Parsed, Rendering
 from antiphon.core.blocks import Message, Role, Status, ToolResult, block_id
 from antiphon.core.ids import MessageId, ResponseId, TenantId
 from antiphon.core.keys import Right
+from antiphon.core.planning.tokens import Calibration, scaled
 from antiphon.core.records import Response
 from antiphon.core.tree import line as visible
 from antiphon.engine.engine import Engine
@@ -28,6 +29,7 @@ from antiphon.engine.runs.responding import (
     rendered_anew,
 )
 from antiphon.engine.runs.terms import Terms, terms
+from antiphon.engine.vocabularies import counter_of
 from antiphon.errors import Conflict, InvalidInput
 from antiphon.server.body import engine_of
 from antiphon.server.principals import Principal, principal_of
@@ -44,7 +46,6 @@ from antiphon.server.scope import view_of
 from antiphon.server.starting import alone, key_of, repeated
 
 TRIES: Final = 3
-BYTES_PER_TOKEN: Final = 3
 
 
 async def begun(request: Request, body: Create) -> Response:
@@ -87,9 +88,9 @@ async def begun(request: Request, body: Create) -> Response:
 
 
 async def counted(request: Request, body: Asked) -> int:
-    """Return how many tokens a request would send, at most: by the bytes of what is rendered.
+    """Return how many tokens a request would send: exactly where its model's vocabulary is here.
 
-    A token of the models that we know has three bytes or more on average, in any language.
+    It is the request as it would leave that is counted, tools and images included.
 
     Raises:
         AntiphonError: It could not be sent at all.
@@ -104,7 +105,9 @@ async def counted(request: Request, body: Asked) -> int:
     rendering = await _rendered(engine, ground, ground.parent, kept, nodes, {})
     if ground.new:
         engine.world.lines.forget(ground.row.id)  # nothing was begun
-    return -(-sum(map(len, rendering.request.chunks)) // BYTES_PER_TOKEN)
+    counter = counter_of(kept.policy.model)
+    tokens = rendering.weigh(counter).total
+    return tokens if counter.exact else scaled(tokens, Calibration.BEGINS)
 
 
 def _previous(body: Create) -> ResponseId | None:

@@ -1,0 +1,148 @@
+"""How heavy a rendered request is: what of its JSON its model reads as text, and what else costs.
+
+It is the request that is weighed, with everything that its adapter added, and not the messages
+that it was made of. Every dialect has the same few shapes: a head that ends in an open list,
+items one after the other, and an ending. So nothing here belongs to one dialect: texts are what
+strings say, tools and arguments are read as the JSON that they are, an image costs the same
+whatever it shows, and what only steers the provider costs nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+import msgspec
+
+from antiphon.core.planning.tokens import (
+    TOKENS_A_MESSAGE,
+    Counter,
+    Weight,
+)
+
+IMAGE_TOKENS: Final = 1_600
+"""The most that the large providers ask for one image at the size to which they scale it."""
+
+FILE_CHARS_A_TOKEN: Final = 24
+AUDIO_CHARS_A_TOKEN: Final = 2_000
+"""Of base64: nobody says how a document or sound is counted before it was."""
+
+TOOLS: Final = frozenset({"tools", "toolConfig", "functions", "response_format", "format"})
+"""What of a head declares tools or forms: the model reads the whole of it."""
+
+SYSTEM: Final = frozenset({"system", "instructions", "systemInstruction", "system_instruction"})
+
+INSTRUCTING: Final = frozenset({"system", "developer"})
+
+SILENT: Final = frozenset(
+    {
+        "annotations", "cache_control", "call_id", "detail", "file_id", "format", "id", "index",
+        "media_type", "mimeType", "mime_type", "phase", "signature", "status",
+        "thoughtSignature", "thought_signature", "toolUseId", "tool_call_id", "tool_use_id", "type",
+    }
+)  # fmt: skip
+"""Members that steer the provider and that no model reads as text."""
+
+READ_AS_JSON: Final = frozenset({"args", "input", "json", "response", "arguments"})
+"""Members whose objects the model reads as JSON, names and numbers too."""
+
+IMAGES: Final = frozenset({"image", "image_url", "input_image", "images"})
+AUDIO: Final = frozenset({"audio", "input_audio"})
+
+LONG: Final = 1_024
+_is_base64: Final = re.compile(r"(?:data:[^,]*,)?[A-Za-z0-9+/_=-]+").fullmatch
+_encode: Final = msgspec.json.encode
+
+
+def weigh_head(head: bytes, counter: Counter) -> Weight:
+    """Return what the head of a body costs; it ends where the list of what was said begins."""
+    members = _decode(head + b"]}")
+    return _of_members(members, counter)
+
+
+def weigh_items(items: bytes, counter: Counter) -> Weight:
+    """Return what items that follow each other cost, separated and perhaps led by commas."""
+    return _of_items(_decode(b"[" + items.lstrip(b",") + b"]"), counter)
+
+
+def weigh_ending(ending: bytes, counter: Counter) -> Weight:
+    """Return what stands behind the items that are sealed, up to the end of the body."""
+    members = _decode(b'{"":[' + ending.lstrip(b","))
+    open_items = members.pop("")
+    return _of_items(open_items, counter) + _of_members(members, counter)
+
+
+def _decode(text: bytes) -> Any:  # noqa: ANN401 - any JSON there is
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.ValidationError:
+        return json.loads(text, parse_float=str)  # arguments may hold numbers that no double does
+
+
+def _of_members(members: dict[str, Any], counter: Counter) -> Weight:
+    system, tools = 0, 0
+    for name, value in members.items():
+        if name in SYSTEM and value:
+            texts: list[str] = []
+            system += TOKENS_A_MESSAGE + _texts(value, texts)
+            system += counter.count(texts)
+        elif name in TOOLS and value:
+            tools += counter.count([_encode(value).decode()])
+        elif name in ("text", "generationConfig", "generation_config") and value:
+            forms = {key: held for key, held in value.items() if "ormat" in key or "chema" in key}
+            tools += counter.count([_encode(forms).decode()]) if forms else 0
+    return Weight(system_policy=system, tool_guidance=tools)
+
+
+def _of_items(items: list[Any], counter: Counter) -> Weight:
+    said: list[str] = []
+    told: list[str] = []
+    said_fixed = told_fixed = 0
+    for item in items:
+        if isinstance(item, dict) and item.get("role") in INSTRUCTING:
+            told_fixed += TOKENS_A_MESSAGE + _texts(item, told)
+        else:
+            said_fixed += TOKENS_A_MESSAGE + _texts(item, said)
+    return Weight(
+        transcript=said_fixed + counter.count(said),
+        system_policy=told_fixed + counter.count(told) if told else told_fixed,
+    )
+
+
+def _texts(value: Any, texts: list[str]) -> int:  # noqa: ANN401 - any JSON there is
+    """Add to `texts` what the model reads of `value`; return the tokens of what is no text."""
+    if isinstance(value, str):
+        if len(value) > LONG and _is_base64(value):
+            return -(-len(value) // FILE_CHARS_A_TOKEN)
+        texts.append(value)
+        return 0
+    if isinstance(value, list):
+        return sum(_texts(each, texts) for each in value)
+    return _members(value, texts) if isinstance(value, dict) else 0
+
+
+def _members(value: dict[str, Any], texts: list[str]) -> int:
+    kind = value.get("type")
+    if isinstance(kind, str) and kind in IMAGES:
+        return IMAGE_TOKENS
+    fixed = 0
+    for name, held in value.items():
+        if name in SILENT:
+            continue
+        if name in IMAGES:
+            fixed += IMAGE_TOKENS * (len(held) if isinstance(held, list) else 1)
+        elif name in AUDIO:
+            fixed += -(-len(_encode(held)) // AUDIO_CHARS_A_TOKEN)
+        elif name in ("inlineData", "inline_data") and _is_image(held):
+            fixed += IMAGE_TOKENS
+        elif name in READ_AS_JSON and isinstance(held, dict):
+            texts.append(_encode(held).decode())
+        else:
+            fixed += _texts(held, texts)
+    return fixed
+
+
+def _is_image(held: Any) -> bool:  # noqa: ANN401 - any JSON there is
+    kind = held.get("mimeType") or held.get("mime_type") if isinstance(held, dict) else None
+    return isinstance(kind, str) and kind.startswith("image/")

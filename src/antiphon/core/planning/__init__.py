@@ -1,0 +1,1 @@
+"""What the model sees: counted, bounded, chosen and explained. Values in, values out."""

@@ -1,0 +1,1 @@
+"""Tests of antiphon.core.planning, one module per module."""
