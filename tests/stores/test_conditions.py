@@ -8,16 +8,18 @@ condition as it should be, and with each one broken in turn.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from antiphon.core.commands import Fence
 from antiphon.core.dispatch import (
     PREDICATES,
+    QUESTION_TABLE,
     TABLE,
     Condition,
     Denied,
@@ -55,6 +57,7 @@ OPERATION = OperationId("op_1")
 class World:
     """Facts under which every condition holds, but the two that exclude each other."""
 
+    purpose: Purpose = Purpose.TURN
     state: State | None = State.PREPARED
     generation: int = 3
     owner: str | None = "node_a"
@@ -127,6 +130,7 @@ def facts(world: World) -> Facts:
         proof=world.proof,
         attempts_allowed=world.attempts_allowed,
         names_run=world.names == "run_1",
+        beside=world.purpose is not Purpose.TURN,
     )
 
 
@@ -164,7 +168,7 @@ MANIFEST = """
     INSERT INTO manifest (place, operation, run, base_leaf, session, purpose, base_revision,
       base_cancel_generation, sequence_digest, adapter, adapter_version, adapter_digest, provider,
       model_revision, toolset_digest, policy_digest, request_digest, schema, digest)
-    VALUES (:place, :operation, :here, :here, :here, 'turn', :revision, :canceled, '', '', 1, '',
+    VALUES (:place, :operation, :here, :here, :here, :purpose, :revision, :canceled, '', '', 1, '',
       '', '', '', '', :request, 1, '')"""
 
 
@@ -198,10 +202,11 @@ def write(tx: Transaction, world: World) -> None:
         tx.execute(
             """INSERT INTO attempt (manifest, number, purpose, generation, state, handle, node,
               epoch, deadline_ms, sent_again, prepared_ms)
-            VALUES (?, ?, 'turn', ?, ?, ?, ?, ?, ?, ?, 0)""",
+            VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)""",
             (
                 HERE,
                 world.number,
+                world.purpose,
                 world.generation,
                 world.state,
                 world.handle,
@@ -241,6 +246,7 @@ def _manifest(tx: Transaction, world: World, at: int, operation: str) -> None:
             "place": at,
             "operation": operation,
             "here": HERE,
+            "purpose": world.purpose if at == HERE else Purpose.TURN,
             "revision": world.base_revision,
             "canceled": world.base_cancel_generation,
             "request": pack(a_digest("request")),
@@ -261,7 +267,8 @@ def carry_out(tx: Transaction, world: World, event: Event) -> State | Denied:
     mine = claim(world)
     answer: object
     if event is Event.PREPARE:
-        answer = begin(tx, AttemptRow.unborn(SAID, b"", HERE, HERE, HERE), mine)
+        said = msgspec.structs.replace(SAID, purpose=world.purpose)
+        answer = begin(tx, AttemptRow.unborn(said, b"", HERE, HERE, HERE), mine)
     else:
         attempt = tx.newest_attempt(HERE)
         assert attempt is not None
@@ -282,6 +289,25 @@ def table_says(world: World, event: Event) -> State | Denied:
 
 
 Change = dict[str, Any]
+
+BOTH = (
+    *((Purpose.TURN, row) for row in TABLE),
+    *((Purpose.DECISION, row) for row in QUESTION_TABLE),
+)
+"""Every row: of turns, and of questions beside them."""
+
+
+def each(only: Iterable[int] = range(18)) -> pytest.MarkDecorator:
+    """Run a test for every row of these numbers."""
+    return pytest.mark.parametrize(
+        ("purpose", "row"),
+        [
+            pytest.param(purpose, row, id=f"{purpose}-{row.number}-{row.event}-{row.target}")
+            for purpose, row in BOTH
+            if row.number in only
+        ],
+    )
+
 
 BROKEN: dict[Condition, tuple[Change, ...]] = {
     Condition.RUN_OPEN: ({"run_open": False},),
@@ -353,9 +379,9 @@ STILL_WELL: tuple[Change, ...] = (
 """Other worlds in which a row may well be taken; the borders of the conditions."""
 
 
-def at_home(row: Row, source: State | None) -> World:
+def at_home(purpose: Purpose, row: Row, source: State | None) -> World:
     """A world in which every condition of `row` holds."""
-    changes: Change = {"state": source}
+    changes: Change = {"purpose": purpose, "state": source}
     if Condition.NO_ACTIVE_OPERATION in row.conditions:
         changes["active_operation"] = None
     if Condition.FENCE_MOVED in row.conditions:
@@ -367,11 +393,11 @@ def at_home(row: Row, source: State | None) -> World:
 
 def cases(only: Condition | None = None) -> Iterator[tuple[str, World, Event]]:
     """Every row and state it leaves from, whole, and with each condition broken."""
-    for row in TABLE:
+    for purpose, row in BOTH:
         if only is not None and only not in row.conditions:
             continue
         for source in sorted(row.sources, key=str):
-            world = at_home(row, source)
+            world = at_home(purpose, row, source)
             name = f"row {row.number} {row.event} from {source}"
             for change in STILL_WELL:
                 yield f"{name} {change}", replace(world, **change), row.event
@@ -409,13 +435,13 @@ def answer(database: sqlite3.Connection) -> Callable[[World, Event], State | Den
 
 
 @pytest.mark.req("M52", "M61", "M66", "M90")
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.number}-{row.event}-{row.target}")
+@each()
 def test_store_and_table_agree_on_every_row_with_every_condition_broken(
-    row: Row, answer: Callable[[World, Event], State | Denied]
+    purpose: Purpose, row: Row, answer: Callable[[World, Event], State | Denied]
 ) -> None:
     taken = 0
     for name, world, event in cases():
-        if event is row.event:
+        if (world.purpose, event) == (purpose, row.event):
             said = answer(world, event)
             assert said == table_says(world, event), name
             taken += said == row.target
@@ -424,9 +450,9 @@ def test_store_and_table_agree_on_every_row_with_every_condition_broken(
 
 def test_every_condition_has_a_case_that_breaks_it_alone() -> None:
     # The worlds above are only as good as this: a condition that is never false proves nothing.
-    for row in TABLE:
+    for purpose, row in BOTH:
         for source in row.sources:
-            world = at_home(row, source)
+            world = at_home(purpose, row, source)
             assert row.fails(facts(world)) is None, (row.number, source)
             for condition in row.conditions:
                 broken = [replace(world, **change) for change in BROKEN[condition]]
@@ -438,10 +464,14 @@ def test_every_condition_has_a_case_that_breaks_it_alone() -> None:
 def test_a_state_without_a_row_is_left_alone(
     event: Event, source: State, answer: Callable[[World, Event], State | Denied]
 ) -> None:
-    if any(row.event is event and source in row.sources for row in TABLE):
-        return
-    for change in ({}, {"revision": 6}, {"sent_again": True}, {"active_operation": None}):
-        assert answer(World(state=source, **change), event) == Denied("state")
+    for table, purpose in ((TABLE, Purpose.TURN), (QUESTION_TABLE, Purpose.TITLE)):
+        if any(row.event is event and source in row.sources for row in table):
+            continue
+        if purpose is not Purpose.TURN and event is Event.RETRY:
+            continue  # no command tries a question again, so no function of the store does
+        for change in ({}, {"revision": 6}, {"sent_again": True}, {"active_operation": None}):
+            world = World(purpose=purpose, state=source, **change)
+            assert answer(world, event) == Denied("state")
 
 
 EFFECTS: dict[int, Change] = {
@@ -464,16 +494,23 @@ EFFECTS: dict[int, Change] = {
 """What each row changes beside the state, written down again by hand."""
 
 
+QUESTION_EFFECTS: dict[int, Change] = {
+    **{number: {} for number in EFFECTS},
+    2: {"given": 8, "generation": 8, "owner": ("node_b", 9)},
+    5: {"handle": "resp_2"},
+}
+"""A question takes nothing and gives nothing back."""
+
+
 @pytest.mark.req("M53", "M62")
-@pytest.mark.parametrize(
-    "row", [row for row in TABLE if row.number in EFFECTS], ids=lambda r: f"{r.number}-{r.event}"
-)
+@each(EFFECTS)
 def test_a_row_changes_what_the_contract_says_and_nothing_else(
-    row: Row, database: sqlite3.Connection
+    purpose: Purpose, row: Row, database: sqlite3.Connection
 ) -> None:
+    effects = EFFECTS if purpose is Purpose.TURN else QUESTION_EFFECTS
     for source in row.sources:
         stranger: Change = {"my_node": "node_b", "my_epoch": 9}
-        world = at_home(row, source)
+        world = at_home(purpose, row, source)
         if Condition.OWNER not in row.conditions and row.event is not Event.LOST:
             world = replace(world, **stranger)
         if row.event is Event.OPENED:
@@ -515,7 +552,7 @@ def test_a_row_changes_what_the_contract_says_and_nothing_else(
             "handle": now.handle,
             "again": now.sent_again,
             "proof": now.proof,
-        } == before | EFFECTS[row.number], (row.number, source)
+        } == before | effects[row.number], (row.number, source)
 
 
 def mutants() -> Iterator[tuple[str, Condition, str]]:

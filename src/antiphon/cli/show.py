@@ -131,7 +131,7 @@ async def _page(world: World, found: Found, ink: Ink, width: int) -> list[str]:
         case Run():
             return timeline(await explain(world, found.id), ink, width)
         case OperationTold():
-            return operation(found, ink)
+            return operation(found, ink, width)
         case Message():
             row = await world.store.conversation(found.conversation)
             beside = Tree(row, await world.store.children(row.id, found.parent))

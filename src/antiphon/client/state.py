@@ -28,6 +28,7 @@ from antiphon.core.events import (
     MessagesDeleted,
     Placed,
     Preview,
+    QuestionChanged,
     ResultsPlaced,
     RunChanged,
     Withdrawn,
@@ -168,7 +169,7 @@ def _after(state: State, event: DurableEvent) -> State:
             return _with(state, *messages)
         case MessagesDeleted(messages=messages):
             return replace(state, deleted=state.deleted | frozenset(messages))
-        case DispatchChanged() | CallChanged() | ConversationErased():
+        case DispatchChanged() | QuestionChanged() | CallChanged() | ConversationErased():
             return state
         case _:
             assert_never(event)

@@ -187,12 +187,13 @@ class Prepare(Command[Attempt]):
     """Table row 1. Writes the manifest and its first attempt; reserves `answer` in the run.
 
     The caller has validated the line from the manifest's base leaf; the store checks that
-    the run is open, holds the slot, and has no unfinished operation and no open call.
+    the run is open, holds the slot, and has no unfinished operation and no open call. A question
+    beside the turn (any other purpose) reserves nothing, and none of that is asked of its run.
     """
 
     manifest: Manifest
     manifest_digest: Digest
-    answer: MessageId
+    answer: MessageId | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,6 +314,31 @@ class CommitAnswer(Command[Run]):
     then: Then = Then.FINISH
     end_code: str | None = None
     found: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerQuestion(Command[Attempt]):
+    """Row 6 for a question beside the turn: its answer is noted, its usage counts for the run.
+
+    Nothing else changes. `answer` names the content that was put before it.
+    """
+
+    operation: OperationId
+    generation: int
+    answer: Digest
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropQuestion(Command[Attempt]):
+    """Row 17 for a question beside the turn: nobody waits for its answer any more.
+
+    By its asker, or by whoever comes after one that is gone (`fence`).
+    """
+
+    operation: OperationId
+    fence: Fence
+    code: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

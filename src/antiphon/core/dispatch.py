@@ -153,6 +153,8 @@ class Facts:
     proof: str | None = None
     attempts_allowed: int = 0
     names_run: bool = False
+    # Whether it is a question beside the turn: then `QUESTION_TABLE` holds.
+    beside: bool = False
 
 
 PREDICATES: Final[Mapping[Condition, Callable[[Facts], bool]]] = MappingProxyType(
@@ -304,10 +306,36 @@ TABLE: Final[tuple[Row, ...]] = (
 )  # fmt: skip
 """The rows of the contract, one a line or so; `number` is the contract's own."""
 
+QUESTION_TABLE: Final[tuple[Row, ...]] = (
+    _row(1, None, _E.PREPARE, _S.PREPARED, (_C.LINE_LEGAL,), (_F.WRITE_MANIFEST,)),
+    _row(
+        2, _S.PREPARED, _E.ACCEPT, _S.DISPATCHING,
+        (_C.REVISION, _C.CANCEL_GENERATION, _C.CALLER_CURRENT),
+        (_F.OPEN_GENERATION, _F.TAKE_OWNERSHIP),
+    ),
+    _row(4, _S.DISPATCHING, _E.WRITTEN, _S.SENT, _FENCE),
+    _row(5, _S.SENT, _E.OPENED, _S.STREAMING, _FENCE, (_F.BIND_HANDLE,)),
+    # An answer to what stood then says nothing of what stands now.
+    _row(
+        6, _S.STREAMING, _E.COMMIT, _S.COMMITTED,
+        (_C.WHOLE_ANSWER, _C.GENERATION, _C.REVISION, _C.CANCEL_GENERATION),
+    ),
+    _row(8, IN_FLIGHT, _E.REFUSED, _S.FAILED, (*_FENCE, _C.DEFINITE)),
+    _row(8, _S.DISPATCHING, _E.NOT_SENT, _S.FAILED, _FENCE),
+    _row(9, IN_FLIGHT, _E.LOST, _S.UNKNOWN, (_C.OWNER_OR_GONE,)),
+    _row(16, _S.FAILED, _E.CLOSE, _S.CLOSED),
+    _row(17, ACTIVE | {_S.PREPARED, _S.FAILED}, _E.CANCEL, _S.CANCELED, (_C.NAMES_RUN,)),
+)  # fmt: skip
+"""The same life for a question beside the turn (a decision, a summary, a title).
 
-def rows_for(state: State | None, event: Event) -> tuple[Row, ...]:
+It takes no slot, moves no revision and writes no message, so any number may be under way beside
+a turn; nothing waits for one that was lost, and none is asked a second time.
+"""
+
+
+def rows_for(state: State | None, event: Event, *, beside: bool = False) -> tuple[Row, ...]:
     """Return the rows for this pair; conditions tell apart where there are several."""
-    return _BY_PAIR.get((state, event), ())
+    return (_QUESTION_BY_PAIR if beside else _BY_PAIR).get((state, event), ())
 
 
 def by_pair(table: tuple[Row, ...]) -> Mapping[tuple[State | None, Event], tuple[Row, ...]]:
@@ -320,6 +348,7 @@ def by_pair(table: tuple[Row, ...]) -> Mapping[tuple[State | None, Event], tuple
 
 
 _BY_PAIR: Final = by_pair(TABLE)
+_QUESTION_BY_PAIR: Final = by_pair(QUESTION_TABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +372,7 @@ def step(facts: Facts, event: Event) -> Row | Denied:
         >>> step(Facts(state=State.FAILED), Event.CLOSE).target
         <State.CLOSED: 'CLOSED'>
     """
-    rows = rows_for(facts.state, event)
+    rows = rows_for(facts.state, event, beside=facts.beside)
     if not rows:
         raise IllegalTransition("dispatch", facts.state, event)
     denied: Condition | None = None

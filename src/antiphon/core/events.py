@@ -15,6 +15,7 @@ import msgspec
 from antiphon.core.deltas import Channel
 from antiphon.core.dispatch import State
 from antiphon.core.ids import CallId, MessageId, OperationId, RunId
+from antiphon.core.manifest import Purpose
 from antiphon.core.records import CallState, RunStatus
 
 
@@ -46,6 +47,19 @@ class DispatchChanged(_Event, frozen=True, kw_only=True, tag="dispatch.changed")
     generation: int
     state: State
     code: str | None = None
+
+
+class QuestionChanged(_Event, frozen=True, kw_only=True, tag="question.changed"):
+    """A question beside the turn has a new state; of its answer no model sees anything."""
+
+    run: RunId
+    operation: OperationId
+    purpose: Purpose
+    generation: int
+    state: State
+    code: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
 
 
 class Committed(_Event, frozen=True, kw_only=True, tag="message.committed"):
@@ -121,6 +135,7 @@ DurableEvent: TypeAlias = (
     RunChanged
     | Placed
     | DispatchChanged
+    | QuestionChanged
     | Committed
     | Withdrawn
     | CallChanged

@@ -11,12 +11,16 @@ from antiphon.core.records import Attempt, Call, Quarantined, Run
 
 
 class OperationTold(msgspec.Struct, frozen=True, kw_only=True):
-    """One intended model call, all that its profile changed, and every try at it."""
+    """One intended model call, all that its profile changed, and every try at it.
+
+    `answer` is what was answered to a question beside the turn; a turn's answer is in the tree.
+    """
 
     manifest: Manifest
     digest: Digest
     mappings: tuple[Mapping, ...]
     attempts: tuple[Attempt, ...]
+    answer: str | None = None
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):

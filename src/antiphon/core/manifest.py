@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from antiphon.core.blocks import Text
 from antiphon.core.digests import digest
 from antiphon.core.ids import (
     ConversationId,
@@ -80,7 +81,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """`DispatchManifest.v1`: written once; its digest covers every field.
 
     `mappings_digest` names the list of all mappings (`antiphon.core.listing`), None if there
-    were none: it covers each of them.
+    were none: it covers each of them. `question_digest` names what is asked beside the turn, in
+    place of a line; a turn has none, and its manifest is written as if there were no such field.
     """
 
     operation: OperationId
@@ -105,6 +107,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     linked_to: OperationId | None = None
     schema: int = 1
+    question_digest: Digest | msgspec.UnsetType = msgspec.UNSET
+
+
+class QuestionText(msgspec.Struct, frozen=True, kw_only=True):
+    """What a question beside the turn says, in one message; stored by its digest."""
+
+    blocks: tuple[Text, ...]
 
 
 class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,7 +141,9 @@ def manifest_digest(key: bytes, manifest: Manifest) -> Digest:
     return digest(key, "manifest", _encode(manifest))
 
 
-def stored_digest(key: bytes, value: Policy | tuple[ToolDeclaration, ...]) -> tuple[Digest, bytes]:
-    """Return digest and stored form of a policy or a toolset."""
+def stored_digest(
+    key: bytes, value: Policy | tuple[ToolDeclaration, ...] | QuestionText
+) -> tuple[Digest, bytes]:
+    """Return digest and stored form of a policy, a toolset or a question."""
     data = _encode(value)
     return digest(key, "stored", data), data

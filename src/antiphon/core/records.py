@@ -25,6 +25,7 @@ from antiphon.core.ids import (
     SessionId,
     TenantId,
 )
+from antiphon.core.manifest import Purpose
 
 
 class _Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,11 +178,15 @@ class Response(_Row, frozen=True, kw_only=True):
 
 
 class Attempt(_Row, frozen=True, kw_only=True):
-    """One try at an operation. `number` counts tries from 1; `generation` is 0 until accepted."""
+    """One try at an operation. `number` counts tries from 1; `generation` is 0 until accepted.
+
+    `answer` names what was answered to a question beside the turn; a turn's answer is in the tree.
+    """
 
     operation: OperationId
     conversation: ConversationId
     run: RunId
+    purpose: Purpose = Purpose.TURN
     number: int
     generation: int
     state: State
@@ -197,6 +202,7 @@ class Attempt(_Row, frozen=True, kw_only=True):
     written_ms: int | None
     opened_ms: int | None
     ended_ms: int | None
+    answer: Digest | None = None
 
 
 class CallState(StrEnum):

@@ -11,11 +11,11 @@ from antiphon.core.explanation import Explanation, OperationTold
 from antiphon.core.ids import OperationId, RunId
 from antiphon.core.manifest import Manifest, WireRequest, manifest_digest
 from antiphon.core.records import Attempt, Conversation
-from antiphon.core.tree import line as visible
 from antiphon.engine.dispatch.listing import told_mappings
-from antiphon.engine.dispatch.target import Targets, render_manifest
+from antiphon.engine.dispatch.target import Targets, messages_sent, render_manifest
 from antiphon.engine.world import World
 from antiphon.errors import DigestMismatch, Erased, NotFound
+from antiphon.stores.base import Store
 
 
 async def told(world: World, operation: OperationId) -> OperationTold:
@@ -28,12 +28,21 @@ async def told(world: World, operation: OperationId) -> OperationTold:
     store = world.store
     manifest, digest = await store.manifest(operation)
     conversation = await store.conversation(manifest.conversation)
+    attempts = tuple(await store.attempts(operation))
     return OperationTold(
         manifest=manifest,
         digest=digest,
         mappings=await told_mappings(store, conversation.tenant, manifest.mappings_digest),
-        attempts=tuple(await store.attempts(operation)),
+        attempts=attempts,
+        answer=await _answer(store, conversation, attempts[-1]),
     )
+
+
+async def _answer(store: Store, conversation: Conversation, attempt: Attempt) -> str | None:
+    """Return what was answered to a question beside the turn, while it is not erased."""
+    if attempt.answer is None or conversation.erased_ms is not None:
+        return None
+    return (await store.content(conversation.tenant, attempt.answer)).decode()
 
 
 async def explain(world: World, run: RunId) -> Explanation:
@@ -45,10 +54,9 @@ async def explain(world: World, run: RunId) -> Explanation:
     """
     store = world.store
     row = await store.find_run(run)
-    operations = [
-        await told(world, operation)
-        for operation in await store.operations(row.conversation, row.id)
-    ]
+    turns = await store.operations(row.conversation, row.id)
+    beside = await store.questions(row.conversation, row.id)
+    operations = [await told(world, operation) for operation in sorted([*turns, *beside])]
     ours = {one.manifest.operation for one in operations}
     return Explanation(
         run=row,
@@ -139,10 +147,13 @@ async def planned(world: World, manifest: Manifest) -> Planned:
     store = world.store
     conversation = await store.conversation(manifest.conversation)
     _require_content(manifest, conversation)
-    path = await store.path(manifest.conversation, manifest.base_leaf)
+    path = (
+        []
+        if manifest.question_digest
+        else await store.path(manifest.conversation, manifest.base_leaf)
+    )
     deleted = await store.deletions_at(manifest.conversation, manifest.conversation_revision)
-    # Its input may have failed since; it was pending when it was sent.
-    line = [*visible(path[:-1], deleted), path[-1]]
+    line = await messages_sent(world, manifest)
     target = await Targets(world).of_manifest(manifest, conversation)
     trace = planner.plan(line, target.policy, target.tools).trace
     kept = {message.id for message in line}

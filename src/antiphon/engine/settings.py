@@ -41,6 +41,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         trust_env: Whether HTTP_PROXY, HTTPS_PROXY and NO_PROXY count for calls to providers.
         default_model: Who answers when no model is named; empty for the file's first model, else
             the environment's, else `rehearsal`.
+        side_model: Who answers questions beside the turn (decisions, summaries, titles); empty for
+            the model of the conversation.
         rehearsal_delay_s: Pause of the rehearsal model between two words, so that one sees it
             stream.
         connect_timeout_s: Longest wait for a connection, name and TLS included.
@@ -87,6 +89,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     trust_env: bool = False
 
     default_model: str = ""
+    side_model: str = ""
     rehearsal_delay_s: Pause = 0.03
 
     connect_timeout_s: Seconds = 10.0

@@ -20,6 +20,7 @@ from antiphon.core.events import decode_event as decoded
 from antiphon.core.findings import GRAPH_CODES, PROFILE_CODES
 from antiphon.core.ids import CallId, ConversationId, OperationId, RunId
 from antiphon.core.keys import Right
+from antiphon.core.manifest import Purpose
 from antiphon.core.records import OPEN_RUN, TERMINAL_CALL, CallState, RunStatus, StoredEvent
 from antiphon.engine.world import World
 from antiphon.errors import AntiphonError, NotFound
@@ -170,7 +171,11 @@ class Metrics:
         )
         now_ms = self._world.clock.now_ms()
         unknown = await self._world.store.attempts_in({State.UNKNOWN})
-        ages = [now_ms - (a.ended_ms or a.written_ms or a.accepted_ms or now_ms) for a in unknown]
+        ages = [
+            now_ms - (a.ended_ms or a.written_ms or a.accepted_ms or now_ms)
+            for a in unknown
+            if a.purpose is Purpose.TURN
+        ]
         values = {
             "unknown_dispatches": len(ages),
             "unknown_dispatch_age_seconds": max(ages, default=0) / 1000,

@@ -166,6 +166,9 @@ class Store(Protocol):
     async def operations(self, conversation: ConversationId, run: RunId) -> list[OperationId]:
         """Return the run's operations in the order they were prepared."""
 
+    async def questions(self, conversation: ConversationId, run: RunId) -> list[OperationId]:
+        """Return what was asked beside the run's turns, in the order it was prepared."""
+
     async def manifest(self, operation: OperationId) -> tuple[Manifest, Digest]:
         """Return a manifest and the digest recorded with it. Raises `NotFound`."""
 

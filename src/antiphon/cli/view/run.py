@@ -61,7 +61,7 @@ def timeline(told: Explanation, ink: Ink, width: int) -> list[str]:
         *_facts(run, told.input, width),
     ]
     for operation in told.operations:
-        rows += ["", *_operation(operation, run.created_ms, ink)]
+        rows += ["", *_operation(operation, run.created_ms, ink, width)]
     if told.calls:
         rows += ["", *_calls(told.calls, ink, width)]
     if told.quarantined:
@@ -87,12 +87,12 @@ def _facts(run: Run, asked: Message | None, width: int) -> list[str]:
     return [f"  {row}" for row in table(facts)]
 
 
-def operation(told: OperationTold, ink: Ink) -> list[str]:
+def operation(told: OperationTold, ink: Ink, width: int) -> list[str]:
     """Return the story of one operation, told from its own beginning."""
-    return _operation(told, told.attempts[0].prepared_ms, ink)
+    return _operation(told, told.attempts[0].prepared_ms, ink, width)
 
 
-def _operation(told: OperationTold, zero_ms: int, ink: Ink) -> list[str]:
+def _operation(told: OperationTold, zero_ms: int, ink: Ink, width: int) -> list[str]:
     manifest = told.manifest
     mapped = ", ".join(f"{m.rule} at {m.block}" for m in told.mappings) or "none"
     facts = [
@@ -111,6 +111,8 @@ def _operation(told: OperationTold, zero_ms: int, ink: Ink) -> list[str]:
     rows += [ink(f"  {row}", "dim") for row in table(facts)]
     for attempt in told.attempts:
         rows += _attempt(attempt, zero_ms, ink)
+    if told.answer is not None:
+        rows.append(f"  {ink('answered', 'dim')}  {clip(one_line(told.answer), width - 12)}")
     return rows
 
 
@@ -140,7 +142,7 @@ def _attempt(attempt: Attempt, zero_ms: int, ink: Ink) -> Iterator[str]:
 
 
 _MEANINGS: Final = {
-    State.COMMITTED: "the whole answer is history",
+    State.COMMITTED: "the whole answer is kept",
     State.FAILED: "nothing of it was kept",
     State.CANCELED: "canceled; nothing of it can be committed any more",
     State.CLOSED: "nothing of it was kept",

@@ -134,7 +134,10 @@ class Watchdog:
 
 
 class Exchange:
-    """One attempt while it is on the wire: sent once, and read on by its handle where it has one."""
+    """One attempt while it is on the wire: sent once, and read on by its handle where it has one.
+
+    Where it `extends`, its deadline moves on while bytes arrive.
+    """
 
     def __init__(
         self,
@@ -147,8 +150,10 @@ class Exchange:
         live: LiveRun,
         assembler: Assembler,
         idle_s: float,
+        extends: bool = True,
     ) -> None:
         self._world = world
+        self._extends = extends
         self._adapter = adapter
         self._conversation = conversation
         self._attempt = attempt
@@ -290,7 +295,8 @@ class Exchange:
                     self._world.broker.publish(live)
                 if assembler.failed:
                     break
-                self._extend(now_ms)
+                if self._extends:
+                    self._extend(now_ms)
         except Cut as error:
             cut = error
         for delta in reader.end():

@@ -10,15 +10,17 @@ import msgspec
 
 from antiphon.adapters import registry
 from antiphon.adapters.base import Adapter
-from antiphon.core.blocks import Status
+from antiphon.core.blocks import Message, Status
 from antiphon.core.ids import Digest
 from antiphon.core.manifest import (
     Manifest,
     Policy,
+    QuestionText,
     ToolDeclaration,
     WireRequest,
     stored_digest,
 )
+from antiphon.core.questions import as_message
 from antiphon.core.records import Conversation, Run
 from antiphon.core.schemas import SchemaCheck, compile_schema
 from antiphon.core.tree import line as visible
@@ -26,6 +28,7 @@ from antiphon.engine.world import World
 from antiphon.errors import DigestMismatch, NotFound
 
 _decode_policy = msgspec.json.Decoder(Policy).decode
+_decode_question = msgspec.json.Decoder(QuestionText).decode
 _decode_tools = msgspec.json.Decoder(tuple[ToolDeclaration, ...]).decode
 
 KEPT = 1_024
@@ -107,7 +110,7 @@ class Targets:
             policy_digest=policy_digest,
             tools=tools,
             toolset_digest=toolset_digest,
-            checks=await _compiled(tools),
+            checks=await compiled(tools),
         )
         if len(self._known) >= KEPT:
             self._known.clear()
@@ -115,13 +118,28 @@ class Targets:
         return target
 
 
-async def _compiled(tools: tuple[ToolDeclaration, ...]) -> Mapping[str, SchemaCheck]:
+async def compiled(tools: tuple[ToolDeclaration, ...]) -> Mapping[str, SchemaCheck]:
     """Return the argument checks of a toolset, compiled off the event loop."""
     checks = {tool.name: compile_schema(tool.parameters) for tool in tools}
     for check in checks.values():
         # The first question loads the schema library and compiles.
         await asyncio.to_thread(check.problem, "{}")
     return checks
+
+
+async def messages_sent(world: World, manifest: Manifest) -> list[Message]:
+    """Return the messages that a manifest was made of, as they stood then."""
+    store = world.store
+    if manifest.question_digest:
+        conversation = await store.conversation(manifest.conversation)
+        asked = _decode_question(await store.content(conversation.tenant, manifest.question_digest))
+        return [as_message(manifest.conversation, manifest.operation, asked)]
+    path = await store.path(manifest.conversation, manifest.base_leaf)
+    deleted = await store.deletions_at(manifest.conversation, manifest.conversation_revision)
+    # Its input may have failed since; it was pending when it was sent.
+    if path[-1].status is not Status.SUCCESS:
+        path[-1] = msgspec.structs.replace(path[-1], status=Status.PENDING)
+    return visible(path, deleted)
 
 
 async def render_manifest(world: World, manifest: Manifest, target: Target) -> WireRequest:
@@ -139,16 +157,10 @@ async def render_manifest(world: World, manifest: Manifest, target: Target) -> W
             code="adapter_mismatch",
             at=manifest.operation,
         )
-    store = world.store
-    path = await store.path(manifest.conversation, manifest.base_leaf)
-    deleted = await store.deletions_at(manifest.conversation, manifest.conversation_revision)
-    # Its input may have failed since; it was pending when it was sent.
-    if path[-1].status is not Status.SUCCESS:
-        path[-1] = msgspec.structs.replace(path[-1], status=Status.PENDING)
     line = adapter.line(
         target.policy, target.tools, key=target.key, conversation=manifest.conversation
     )
-    for message in visible(path, deleted):
+    for message in await messages_sent(world, manifest):
         line.feed(message)
     rendering = line.finish()
     if rendering.request_digest != manifest.request_digest:

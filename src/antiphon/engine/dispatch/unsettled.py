@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from antiphon.core import recovery
 from antiphon.core.dispatch import ACTIVE, State
+from antiphon.core.manifest import Purpose
 from antiphon.core.records import Attempt, Call, CallState
 from antiphon.engine.dispatch.target import adapter_of
 from antiphon.engine.world import World
@@ -34,6 +35,8 @@ async def unsettled(world: World, *, at_work: bool, successor: bool) -> list[Uns
     return [
         await looked_at(world, attempt, at_work=at_work, successor=successor)
         for attempt in await world.store.attempts_in(ACTIVE)
+        # What is asked beside a turn holds up nothing, and the next start drops it.
+        if attempt.purpose is Purpose.TURN
     ]
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 from typing import assert_never
 
 from antiphon.core import recovery
-from antiphon.core.commands import ClaimRun, End, EndRun, Lose, LoseCall, Retry
+from antiphon.core.commands import ClaimRun, DropQuestion, End, EndRun, Lose, LoseCall, Retry
 from antiphon.core.dispatch import IN_FLIGHT, Denied, State
 from antiphon.core.ids import ConversationId
+from antiphon.core.manifest import Purpose
 from antiphon.core.records import Attempt, CallState, Run, RunStatus
 from antiphon.engine.dispatch.target import adapter_of
 from antiphon.engine.world import World
@@ -36,12 +37,28 @@ async def recover(world: World) -> list[ConversationId]:
             )
         )
     for attempt in await world.store.attempts_in({State.UNKNOWN}):
-        await settle_unknown(world, attempt)
+        if attempt.purpose is Purpose.TURN:
+            await settle_unknown(world, attempt)
+        else:
+            await _drop(world, attempt)
     busy: dict[ConversationId, None] = {}
     for run in await world.store.open_runs():
         await _take_over(world, run)
         busy[run.conversation] = None
     return list(busy)
+
+
+async def _drop(world: World, question: Attempt) -> None:
+    """Close what a dead process asked beside a turn: it waits for no answer any more."""
+    await world.store.do(
+        DropQuestion(
+            conversation=question.conversation,
+            now_ms=world.clock.now_ms(),
+            operation=question.operation,
+            fence=world.fence,
+            code="crash",
+        )
+    )
 
 
 async def settle_unknown(world: World, attempt: Attempt) -> recovery.NextAction:

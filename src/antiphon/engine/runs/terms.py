@@ -12,6 +12,7 @@ from antiphon.core.commands import PutContent
 from antiphon.core.ids import ConversationId, Digest, TenantId
 from antiphon.core.manifest import Policy, ToolDeclaration, stored_digest
 from antiphon.core.records import RunOptions
+from antiphon.engine.models import Model
 from antiphon.engine.texts import storable
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput
@@ -32,6 +33,22 @@ class Terms:
     def stored(self, conversation: ConversationId, now_ms: int) -> PutContent:
         """Return the command that keeps what the options name."""
         return PutContent(conversation=conversation, now_ms=now_ms, items=self.content)
+
+
+def policy_for(model: Model, ask: Ask) -> Policy:
+    """Return what shapes the requests to `model`, where it is asked like this."""
+    return Policy(
+        model=model.model,
+        profile=model.profile,
+        endpoint=model.base_url,
+        facts={k: msgspec.Raw(msgspec.json.encode(v)) for k, v in model.facts.items()},
+        instructions=ask.instructions,
+        max_output_tokens=ask.max_output_tokens or model.max_output_tokens,
+        tool_choice=ask.tool_choice,
+        parallel_tool_calls=ask.parallel_tool_calls,
+        temperature=ask.temperature,
+        extra=dict(ask.extra),
+    )
 
 
 async def terms(world: World, tenant: TenantId, ask: Ask) -> Terms:
@@ -59,18 +76,7 @@ async def terms(world: World, tenant: TenantId, ask: Ask) -> Terms:
     model = world.settings.models.get(ask.model)
     key = await world.store.tenant_key(tenant)
     tools = ask.tools or tuple(f.declaration for f in world.functions.values())
-    policy = Policy(
-        model=model.model,
-        profile=model.profile,
-        endpoint=model.base_url,
-        facts={k: msgspec.Raw(msgspec.json.encode(v)) for k, v in model.facts.items()},
-        instructions=ask.instructions,
-        max_output_tokens=ask.max_output_tokens or model.max_output_tokens,
-        tool_choice=ask.tool_choice,
-        parallel_tool_calls=ask.parallel_tool_calls,
-        temperature=ask.temperature,
-        extra=dict(ask.extra),
-    )
+    policy = policy_for(model, ask)
     with storable("instructions or tools"):
         stored_policy, stored_tools = stored_digest(key, policy), stored_digest(key, tools)
     return Terms(

@@ -369,6 +369,20 @@ def operations(db: Statements, conversation: ConversationId, run: RunId) -> list
         """SELECT m.operation FROM run AS r
         JOIN manifest AS m ON m.place BETWEEN r.first_operation AND r.operation AND m.run = r.place
         JOIN conversation AS c ON c.number = r.place >> 32
+        WHERE r.id = ? AND c.id = ? AND m.purpose = 'turn' ORDER BY m.place""",
+        (run, conversation),
+    )
+    return [row[0] for row in rows]
+
+
+def questions(
+    db: sqlite3.Connection, conversation: ConversationId, run: RunId
+) -> list[OperationId]:
+    """Return the operations of a run's questions beside the turn, first to last."""
+    rows = db.execute(
+        """SELECT m.operation FROM run AS r
+        JOIN manifest AS m ON m.run = r.place AND m.purpose <> 'turn'
+        JOIN conversation AS c ON c.number = r.place >> 32
         WHERE r.id = ? AND c.id = ? ORDER BY m.place""",
         (run, conversation),
     )

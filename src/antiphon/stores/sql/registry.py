@@ -19,6 +19,7 @@ from antiphon.stores.sql.commands import (
     dispatch,
     endings,
     erasure,
+    questions,
     responses,
     runs,
 )
@@ -64,6 +65,8 @@ FUNCTIONS: Final[Mapping[type[c.Command[Any]], Callable[[Transaction, Any], Any]
             c.Close: dispatch.close,
             c.CommitAnswer: answers.commit,
             c.ConflictAnswer: answers.conflict,
+            c.AnswerQuestion: questions.answer,
+            c.DropQuestion: questions.drop,
             c.StartCall: calls.start,
             c.ApproveCall: calls.approve,
             c.FinishCall: calls.finish,

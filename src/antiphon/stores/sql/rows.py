@@ -293,6 +293,7 @@ class AttemptRow(NamedTuple):
     manifest_digest: Stored
     manifest: int
     number: int
+    purpose: str
     generation: int
     state: str
     handle: str | None
@@ -307,6 +308,7 @@ class AttemptRow(NamedTuple):
     written_ms: int | None
     opened_ms: int | None
     ended_ms: int | None
+    answer: Stored | None
 
     @classmethod
     def unborn(
@@ -325,6 +327,7 @@ class AttemptRow(NamedTuple):
             manifest_digest=digest,
             manifest=place,
             number=0,
+            purpose=manifest.purpose,
             generation=0,
             state="",
             handle=None,
@@ -339,7 +342,13 @@ class AttemptRow(NamedTuple):
             written_ms=None,
             opened_ms=None,
             ended_ms=None,
+            answer=None,
         )
+
+    @property
+    def beside(self) -> bool:
+        """Whether it is a question beside the turn."""
+        return self.purpose != Purpose.TURN
 
     def moved(self, own: tuple[Any, ...]) -> AttemptRow:
         """Return the row with its own columns (`ATTEMPT_OWN`) as they stand now."""
@@ -351,6 +360,7 @@ class AttemptRow(NamedTuple):
             operation=self.operation,
             conversation=self.conversation,
             run=self.run,
+            purpose=Purpose(self.purpose),
             number=self.number,
             generation=self.generation,
             state=State(self.state),
@@ -366,6 +376,7 @@ class AttemptRow(NamedTuple):
             written_ms=self.written_ms,
             opened_ms=self.opened_ms,
             ended_ms=self.ended_ms,
+            answer=None if self.answer is None else unpack(self.answer),
         )
 
 
@@ -454,7 +465,7 @@ SELECT m.operation, c.id, s.id, r.id, m.purpose, b.id, m.base_revision,
        m.base_cancel_generation, m.sequence_digest, m.adapter, m.adapter_version,
        m.adapter_digest, m.provider, m.model_revision, m.toolset_digest, m.policy_digest,
        m.request_digest, m.mappings, m.max_output_tokens, m.idempotency_key, m.linked_to,
-       m.schema, m.digest
+       m.schema, m.digest, m.question
 FROM manifest AS m JOIN conversation AS c ON c.number = m.place >> 32
 JOIN run AS r ON r.place = m.run JOIN session AS s ON s.place = m.session
 JOIN message AS b ON b.place = m.base_leaf
@@ -486,6 +497,7 @@ def manifest_record(row: tuple[Any, ...]) -> tuple[Manifest, Digest]:
         idempotency_key=row[19],
         linked_to=row[20],
         schema=row[21],
+        question_digest=msgspec.UNSET if row[23] is None else unpack(row[23]),
     )
     return manifest, unpack(row[22])
 

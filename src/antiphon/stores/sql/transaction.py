@@ -309,6 +309,15 @@ class Transaction:
         row = self.one(ATTEMPT + "WHERE a.manifest = ? ORDER BY a.number DESC LIMIT 1", (manifest,))
         return None if row is None else self.keep_attempt(AttemptRow._make(row))
 
+    def questions(self, run: RunRow) -> list[AttemptRow]:
+        """Return the attempts of questions beside the turn that are still asked for this run."""
+        rows = self.all(
+            f"""{ATTEMPT} WHERE a.manifest BETWEEN ? AND ? AND a.purpose <> 'turn'
+            AND a.state NOT IN ('COMMITTED', 'CANCELED', 'CLOSED') AND m.run = ?""",
+            (*span(conversation_of(run.place)), run.place),
+        )
+        return [self.keep_attempt(AttemptRow._make(row)) for row in rows]
+
     def keep_attempt(self, attempt: AttemptRow) -> AttemptRow:
         """Know an attempt as it has just been read or written, while it is not finished."""
         attempts = self._known(conversation_of(attempt.manifest)).attempts

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from antiphon.core.commands import Fence
 from antiphon.core.dispatch import (
+    QUESTION_TABLE,
     TABLE,
     Condition,
     Denied,
@@ -37,6 +38,9 @@ from antiphon.stores.sql.rows import AttemptRow, pack, unpack
 from antiphon.stores.sql.transaction import Transaction
 
 ROWS: Final = {event: tuple(row for row in TABLE if row.event is event) for event in Event}
+QUESTION_ROWS: Final = {
+    event: tuple(row for row in QUESTION_TABLE if row.event is event) for event in Event
+}
 
 # When a state was reached, for people; a resumed answer keeps its first opening.
 _TIMES: Final = {
@@ -120,7 +124,7 @@ def move(
     """
     tx.flush()  # the conditions compare what stands in the database
     parameters = claim.parameters(attempt)
-    for row in ROWS[event]:
+    for row in (QUESTION_ROWS if attempt.beside else ROWS)[event]:
         times = (_TIMES[row.target],) if row.target in _TIMES else ()
         own = tx.one(update(row, *assignments, *times), parameters)
         if own is not None:
@@ -143,7 +147,7 @@ def begin(tx: Transaction, unborn: AttemptRow, claim: Claim) -> AttemptRow | Den
     `unborn` says what its manifest says; the attempt's own columns come from the database.
     """
     tx.flush()
-    (row,) = ROWS[Event.PREPARE]
+    (row,) = (QUESTION_ROWS if unborn.beside else ROWS)[Event.PREPARE]
     own = tx.one(insert_first(row), claim.parameters(unborn))
     if own is not None:
         return tx.keep_attempt(unborn.moved(own))
@@ -152,7 +156,12 @@ def begin(tx: Transaction, unborn: AttemptRow, claim: Claim) -> AttemptRow | Den
         (unborn.run_place,),
     )
     assert found is not None
-    known = Facts(run_open=bool(found[0]), run_idle=bool(found[1]), line_legal=claim.line_legal)
+    known = Facts(
+        run_open=bool(found[0]),
+        run_idle=bool(found[1]),
+        line_legal=claim.line_legal,
+        beside=unborn.beside,
+    )
     return _denied(step(known, Event.PREPARE), Event.PREPARE, None)
 
 
@@ -172,7 +181,7 @@ def why_not(tx: Transaction, attempt: AttemptRow, event: Event, claim: Claim) ->
     The state is compared like every other value: who reports on an attempt that was canceled
     or settled meanwhile has lost a race, and drops what it holds.
     """
-    if not rows_for(State(attempt.state), event):
+    if not rows_for(State(attempt.state), event, beside=attempt.beside):
         return Denied("state")
     return _denied(step(facts(tx, attempt, claim), event), event, attempt)
 
@@ -229,6 +238,7 @@ def facts(tx: Transaction, attempt: AttemptRow, claim: Claim) -> Facts:
         proof=claim.proof,
         attempts_allowed=claim.attempts_allowed,
         names_run=claim.names_run == attempt.run,
+        beside=attempt.beside,
     )
 
 

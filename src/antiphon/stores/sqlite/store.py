@@ -310,6 +310,10 @@ class SqliteStore:
         """Return the run's operations in the order they were prepared."""
         return await self._readers.read(lambda db: reads.operations(db, conversation, run))
 
+    async def questions(self, conversation: ConversationId, run: RunId) -> list[OperationId]:
+        """Return what was asked beside the run's turns, in the order it was prepared."""
+        return await self._readers.read(lambda db: reads.questions(db, conversation, run))
+
     async def manifest(self, operation: OperationId) -> tuple[Manifest, Digest]:
         """Return a manifest and the digest recorded with it. Raises `NotFound`."""
         return await self._readers.read(lambda db: reads.manifest(db, operation))

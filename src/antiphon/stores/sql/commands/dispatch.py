@@ -19,9 +19,16 @@ from antiphon.core.commands import (
     Supersede,
     Written,
 )
+from antiphon.core.deltas import Usage
 from antiphon.core.dispatch import IN_FLIGHT, PREDICATES, Condition, Denied, Event, State
-from antiphon.core.events import DispatchChanged, DurableEvent, RunChanged, Withdrawn
-from antiphon.core.manifest import Manifest
+from antiphon.core.events import (
+    DispatchChanged,
+    DurableEvent,
+    QuestionChanged,
+    RunChanged,
+    Withdrawn,
+)
+from antiphon.core.manifest import Manifest, Purpose
 from antiphon.core.records import Attempt, RunStatus
 from antiphon.errors import InternalError, NotFound
 from antiphon.stores.sql.places import conversation_of
@@ -37,12 +44,12 @@ def prepare(tx: Transaction, command: Prepare) -> Attempt | Denied:
     if manifest.conversation != command.conversation:
         raise InternalError("The manifest is of another conversation.", at=manifest.operation)
     run = tx.run(c, manifest.run)
-    if c.slot != run.id:
+    if manifest.purpose is Purpose.TURN and c.slot != run.id:
         return Denied("slot")
     unborn = _insert_manifest(tx, c, run.place, command)
     attempt = begin(tx, unborn, Claim(now_ms=command.now_ms, line_legal=True))
-    if isinstance(attempt, Denied):
-        return attempt
+    if isinstance(attempt, Denied) or attempt.beside:
+        return attempt if isinstance(attempt, Denied) else attempt.record()
     tx.change_run(
         run,
         answer=command.answer,
@@ -67,8 +74,9 @@ def _insert_manifest(tx: Transaction, c: ConversationRow, run: int, command: Pre
         """INSERT INTO manifest (place, operation, run, base_leaf, session, purpose,
           base_revision, base_cancel_generation, sequence_digest, adapter, adapter_version,
           adapter_digest, provider, model_revision, toolset_digest, policy_digest,
-          request_digest, mappings, max_output_tokens, idempotency_key, linked_to, schema, digest)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+          request_digest, mappings, max_output_tokens, idempotency_key, linked_to, schema, digest,
+          question)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             at,
             manifest.operation,
@@ -93,6 +101,7 @@ def _insert_manifest(tx: Transaction, c: ConversationRow, run: int, command: Pre
             manifest.linked_to,
             manifest.schema,
             digest,
+            pack(manifest.question_digest) if manifest.question_digest else None,
         ),
     )
     return AttemptRow.unborn(manifest, digest, at, run, base_leaf.place)
@@ -267,6 +276,8 @@ def _told(
 ) -> Attempt:
     """Write the events of a transition that people care about, and return the new row."""
     attempt = moved.attempt
+    if attempt.beside:
+        return question_told(tx, command, attempt)
     events: list[DurableEvent] = [changed(attempt)]
     if withdrawn is not None:
         events.append(Withdrawn(run=attempt.run, generation=attempt.generation, reason=withdrawn))
@@ -285,6 +296,25 @@ def changed(attempt: AttemptRow) -> DispatchChanged:
         state=State(attempt.state),
         code=attempt.error_code,
     )
+
+
+def question_told(
+    tx: Transaction, command: Command[Attempt], attempt: AttemptRow, usage: Usage | None = None
+) -> Attempt:
+    """Write the event of a question's transition, and return the new row."""
+    usage = usage or Usage()
+    event = QuestionChanged(
+        run=attempt.run,
+        operation=attempt.operation,
+        purpose=Purpose(attempt.purpose),
+        generation=attempt.generation,
+        state=State(attempt.state),
+        code=attempt.error_code,
+        input_tokens=usage.input or 0,
+        output_tokens=usage.output or 0,
+    )
+    tx.tell(command, conversation_of(attempt.manifest), event)
+    return attempt.record()
 
 
 def give_status(tx: Transaction, attempt: AttemptRow, status: RunStatus) -> list[DurableEvent]:

@@ -20,6 +20,7 @@ from antiphon.core.ids import MessageId
 from antiphon.core.ledger import NOT_RUN, WAS_RUNNING, text_result
 from antiphon.core.records import CallState, Run, RunKind, RunStatus
 from antiphon.errors import InvalidInput
+from antiphon.stores.sql.commands.questions import drop_all
 from antiphon.stores.sql.commands.results import calls_at_leaf, insert_results
 from antiphon.stores.sql.commands.runs import free_slot, may_drive
 from antiphon.stores.sql.messages import insert_message, settle
@@ -111,6 +112,7 @@ def cancel_run(
     held = attempt is not None and attempt.operation == c.active_operation
     if attempt is not None and attempt.state not in FINAL:
         move(tx, attempt, Event.CANCEL, Claim(now_ms=command.now_ms, names_run=run.id))
+    drop_all(tx, command, run, reason)
     events += _close_calls(tx, c, run, reason, command.now_ms)
     settle(tx, c, run.input, Status.SUCCESS)
     calls = calls_at_leaf(tx, c, run)
