@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from antiphon.core.dispatch import FINAL, TABLE, Row, State
+from antiphon.core.dispatch import FINAL, QUESTION_TABLE, TABLE, Row, State
 
 PAGE = Path(__file__).parent.parent / "docs" / "dispatch.md"
 
@@ -30,6 +30,10 @@ A state changes only by a row of this table. Every condition is compared in the 
 | state | meaning |
 |---|---|
 """
+
+BESIDE = """## Questions beside the turn
+
+Decisions about sessions, summaries and titles are asked of a model too: `QUESTION_TABLE`. Such a question has its manifest and its attempt, but takes no slot, moves no revision and writes no message, so it holds up nothing. It is sent once. Where no whole answer comes in its time, or the conversation has moved meanwhile, there is none, and the conversation goes on as if nobody had asked."""
 
 TAIL = """
 ## Why you may believe it
@@ -64,6 +68,9 @@ def page() -> str:
     lines += ["```", "", "## The rows", ""]
     lines += ["| # | from | event | to | conditions | effects |", "|---|---|---|---|---|---|"]
     lines += [rows_of(row) for row in TABLE]
+    lines += ["", BESIDE, ""]
+    lines += ["| # | from | event | to | conditions | effects |", "|---|---|---|---|---|---|"]
+    lines += [rows_of(row) for row in QUESTION_TABLE]
     return "\n".join(lines) + "\n" + TAIL
 
 

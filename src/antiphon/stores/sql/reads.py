@@ -375,11 +375,9 @@ def operations(db: Statements, conversation: ConversationId, run: RunId) -> list
     return [row[0] for row in rows]
 
 
-def questions(
-    db: sqlite3.Connection, conversation: ConversationId, run: RunId
-) -> list[OperationId]:
+def questions(db: Statements, conversation: ConversationId, run: RunId) -> list[OperationId]:
     """Return the operations of a run's questions beside the turn, first to last."""
-    rows = db.execute(
+    rows = db.all(
         """SELECT m.operation FROM run AS r
         JOIN manifest AS m ON m.run = r.place AND m.purpose <> 'turn'
         JOIN conversation AS c ON c.number = r.place >> 32
