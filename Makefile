@@ -61,10 +61,9 @@ soak: .venv/dev.stamp .venv/project.stamp  ## Run for long under faults, watchin
 fuzz: .venv/dev.stamp .venv/project.stamp  ## Feed damaged streams and histories until told to stop
 	@$(BIN)/python tests/fuzz.py $(ARGS)
 
-web:  ## Build the client for browsers and the console (needs Node.js 20 or newer)
-	@for package in client console; do \
-		[ -e web/$$package/package.json ] || continue; \
-		echo "web/$$package"; web/install $$package && npm --prefix web/$$package run --silent build || exit 1; done
+web:  ## Build the client for browsers, and the console into the package (needs Node.js 20.19 or newer)
+	@web/install client && npm --prefix web/client run --silent build
+	@$(PYTHON) scripts/check_console.py --write
 
 lock: .venv/created.stamp  ## Remake the locks from pyproject.toml (ARGS=--upgrade for the newest of everything)
 	@PYTHON=$(BIN)/python scripts/lock $(ARGS)

@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from antiphon.engine.engine import Engine
 from antiphon.server import (
+    console,
     conversations,
     doors,
     health,
@@ -63,7 +64,7 @@ def build(engine: Engine, keyring: Keyring | None = None) -> Starlette:
     counts = metrics.Metrics(engine.world)
     routes = endpoints()
     app = Starlette(
-        routes=routes,
+        routes=[*routes, *console.routes()],
         middleware=[
             # The outermost first: what is refused by one is answered by those around it.
             Middleware(Edge, new_id=engine.world.new_id, metrics=counts),

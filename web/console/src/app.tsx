@@ -1,0 +1,35 @@
+/** The frame around every page. */
+
+import { useState } from "react";
+import { usePlace } from "./address";
+import { BeginningPage } from "./pages/beginning";
+import { ConversationPage } from "./pages/conversation";
+import { Help } from "./pages/help";
+import { KeyDoor } from "./pages/door";
+import { DrawerContext, Sidebar, useDrawer } from "./pages/sidebar";
+import { useRefused } from "./server";
+import { useShortcuts } from "./shortcuts";
+import { useWords } from "./words";
+
+export function App() {
+  const words = useWords();
+  const place = usePlace();
+  const drawer = useDrawer();
+  const refused = useRefused();
+  const [helping, setHelping] = useState(false);
+  useShortcuts({ help: () => setHelping(true) });
+  if (refused) return <KeyDoor />;
+  return (
+    <DrawerContext value={drawer}>
+      <a className="skip" href="#main">
+        {words.skip}
+      </a>
+      <div className="frame">
+        <Sidebar place={place} />
+        {drawer.open && <div className="veil" onClick={() => drawer.set(false)} />}
+        {place.page === "conversation" ? <ConversationPage key={place.id} id={place.id} /> : <BeginningPage />}
+      </div>
+      {helping && <Help onClose={() => setHelping(false)} />}
+    </DrawerContext>
+  );
+}

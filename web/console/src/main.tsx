@@ -1,0 +1,11 @@
+import { createRoot } from "react-dom/client";
+import { App } from "./app";
+import { applyPrefs } from "./prefs";
+import "./styles/tokens.css";
+import "./styles/base.css";
+import "./styles/frame.css";
+import "./styles/thread.css";
+import "./styles/composer.css";
+
+applyPrefs();
+createRoot(document.getElementById("root")!).render(<App />);

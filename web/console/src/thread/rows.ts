@@ -1,0 +1,191 @@
+/**
+ * What stands in the thread, from top to bottom: pure functions of what the server holds.
+ *
+ * Messages and previews are rows of different kinds, so that no code that handles the one can be
+ * given the other. A preview's row has the id that its message will have, where that is reserved,
+ * and so becomes the message in place.
+ */
+
+import {
+  type Branches,
+  isOpen,
+  type Message,
+  type Run,
+  type Shown,
+  type ToolResultBlock,
+  type View,
+  type Withdrawal,
+} from "@antiphon/client";
+
+export interface MessageRow {
+  readonly kind: "message";
+  readonly key: string;
+  readonly message: Message;
+  /** Ids of the alternatives, itself included, in their order. */
+  readonly beside: readonly string[];
+  /** What its calls came to, as far as that stands in the tree. */
+  readonly results: readonly ToolResultBlock[];
+  /** Whether its run's answer ends here. */
+  readonly last: boolean;
+}
+
+/** An answer that is being written, or waited for. */
+export interface LiveRow {
+  readonly kind: "live";
+  readonly key: string;
+  readonly run: Run;
+  readonly shown: Shown | null;
+}
+
+/** What became of a run beside its messages: it failed, or nobody knows. */
+export interface OutcomeRow {
+  readonly kind: "outcome";
+  readonly key: string;
+  readonly run: Run;
+}
+
+/** Text that was shown and taken back. */
+export interface WithdrawnRow {
+  readonly kind: "withdrawn";
+  readonly key: string;
+  readonly withdrawal: Withdrawal;
+}
+
+/** A message that waits for its turn. */
+export interface QueuedRow {
+  readonly kind: "queued";
+  readonly key: string;
+  readonly run: Run;
+  readonly input: Message | null;
+  readonly ahead: number;
+}
+
+export type Row = MessageRow | LiveRow | OutcomeRow | WithdrawnRow | QueuedRow;
+
+/** Return the run that has been placed and has not ended, if there is one; the newest of several. */
+export function workingRun(runs: ReadonlyMap<string, Run>): Run | undefined {
+  let found: Run | undefined;
+  for (const run of runs.values()) {
+    if (isOpen(run.status) && run.status !== "queued" && run.leaf !== null) found = run;
+  }
+  return found;
+}
+
+/** Return where the line that is to be seen ends: with the run that works, else with the head. */
+export function leafSeen(view: View, elsewhere: string | null): string | null {
+  return elsewhere ?? workingRun(view.runs)?.leaf ?? view.conversation?.head ?? null;
+}
+
+/** Return what is settled on the line to `leaf`: its messages, and what failed or was stopped beside them. */
+export function settledRows(runs: ReadonlyMap<string, Run>, branches: Branches, leaf: string | null): readonly Row[] {
+  const line = branches.line(leaf);
+  const failed = newestFailures(runs);
+  const rows: Row[] = [];
+  for (const [at, message] of line.entries()) {
+    if (message.role !== "tool") rows.push(messageRow(branches, line, at)); // results stand with their calls
+    const failure = failed.get(message.id);
+    if (failure !== undefined) rows.push({ kind: "outcome", key: `outcome ${failure.id}`, run: failure });
+    if (line[at + 1]?.role !== "assistant") rows.push(...stoppedBelow(branches, message));
+  }
+  return [...rows, ...failedBelow(branches, line.at(-1)?.id ?? null, failed)];
+}
+
+function messageRow(branches: Branches, line: readonly Message[], at: number): MessageRow {
+  const message = line[at]!;
+  return {
+    kind: "message",
+    key: message.id,
+    message,
+    beside: branches.siblings(message).map((other) => other.id),
+    results: resultsAfter(line, at),
+    last: isLastOfRun(line, at),
+  };
+}
+
+/** By the message under which it ended, the newest run, where that one failed. */
+function newestFailures(runs: ReadonlyMap<string, Run>): ReadonlyMap<string, Run> {
+  const newest = new Map<string, Run>();
+  for (const run of runs.values()) {
+    const under = run.leaf ?? run.input;
+    if (under !== null) newest.set(under, run);
+  }
+  for (const [under, run] of newest) if (run.status !== "error") newest.delete(under);
+  return newest;
+}
+
+/** Answers that were stopped under a message, and that the line does not go through. */
+function stoppedBelow(branches: Branches, message: Message): readonly Row[] {
+  return branches
+    .children(message.id)
+    .filter((child) => child.role === "assistant" && child.status === "canceled")
+    .map((child) => messageRow(branches, [child], 0));
+}
+
+/** The newest message that failed right below the line's end: its author must not lose sight of it. */
+function failedBelow(branches: Branches, end: string | null, failed: ReadonlyMap<string, Run>): readonly Row[] {
+  const child = branches.children(end).at(-1);
+  if (child?.role !== "user" || child.status !== "error") return [];
+  const rows: Row[] = [messageRow(branches, [child], 0)];
+  const run = failed.get(child.id);
+  if (run !== undefined) rows.push({ kind: "outcome", key: `outcome ${run.id}`, run });
+  return rows;
+}
+
+/** Return what is still open under the line to `leaf`, and what was taken back while one looked on. */
+export function openRows(view: View, branches: Branches, leaf: string | null): readonly Row[] {
+  const seen = new Set(branches.line(leaf).map((message) => message.id));
+  const rows: Row[] = [];
+  for (const withdrawal of view.withdrawn) {
+    const run = view.runs.get(withdrawal.run);
+    const answered = run !== undefined && run.committed > 0;
+    if (run === undefined || answered || !seen.has(run.leaf ?? run.input ?? "")) continue;
+    rows.push({ kind: "withdrawn", key: `withdrawn ${run.id} ${withdrawal.generation}`, withdrawal });
+  }
+  const open = [...view.runs.values()].filter((run) => isOpen(run.status));
+  for (const run of open) {
+    if (run.leaf === null || !seen.has(run.leaf)) continue;
+    if (run.status === "unknown") rows.push({ kind: "outcome", key: `outcome ${run.id}`, run });
+    else if (run.status === "pending") {
+      rows.push({ kind: "live", key: run.answer ?? run.id, run, shown: view.previews.get(run.id) ?? null });
+    }
+  }
+  for (const [ahead, run] of open.filter((other) => other.status === "queued").entries()) {
+    rows.push({ kind: "queued", key: run.input ?? run.id, run, input: view.details.get(run.id)?.input ?? null, ahead });
+  }
+  return rows;
+}
+
+function resultsAfter(line: readonly Message[], at: number): readonly ToolResultBlock[] {
+  if (!line[at]!.blocks.some((block) => block.kind === "tool_call")) return [];
+  const results: ToolResultBlock[] = [];
+  for (let next = at + 1; line[next]?.role === "tool"; next++) {
+    for (const block of line[next]!.blocks) if (block.kind === "tool_result") results.push(block);
+  }
+  return results;
+}
+
+function isLastOfRun(line: readonly Message[], at: number): boolean {
+  const { run, role } = line[at]!;
+  if (role !== "assistant") return false;
+  for (let next = at + 1; next < line.length; next++) {
+    if (line[next]!.run !== run) return true;
+    if (line[next]!.role === "assistant") return false;
+  }
+  return true;
+}
+
+/** Return the text of a message, for people. */
+export function textOf(message: Message): string {
+  return message.blocks.map((block) => (block.kind === "text" || block.kind === "refusal" ? block.text : "")).join("");
+}
+
+/** Return how many messages stand below `id`. */
+export function countBelow(branches: Branches, id: string): number {
+  let count = 0;
+  const left = [...branches.children(id)];
+  for (let at = left.pop(); at !== undefined; at = left.pop()) {
+    count += 1;
+    left.push(...branches.children(at.id));
+  }
+  return count;
+}

@@ -1,0 +1,76 @@
+/** What the console says, in the language that a person chose. */
+
+import { useMemo } from "react";
+import { type Language, usePrefs } from "../prefs";
+import { dictionary } from "./dictionary";
+
+type Dictionary = typeof dictionary;
+type Said<P> = P extends readonly [infer English, unknown] ? (English extends string ? string : English) : never;
+
+/** Every phrase in one language. */
+export type Words = { readonly [Name in keyof Dictionary]: Said<Dictionary[Name]> };
+
+const spoken = new Map<Language, Words>();
+
+export function wordsOf(language: Language): Words {
+  let words = spoken.get(language);
+  if (words === undefined) {
+    const at = language === "en" ? 0 : 1;
+    words = Object.fromEntries(Object.entries(dictionary).map(([name, pair]) => [name, pair[at]])) as Words;
+    spoken.set(language, words);
+  }
+  return words;
+}
+
+export function useWords(): Words {
+  return wordsOf(usePrefs().language);
+}
+
+export interface Times {
+  /** How long ago, in a few letters. */
+  ago(ms: number, nowMs: number): string;
+  /** Day and time. */
+  full(ms: number): string;
+  clock(ms: number): string;
+  number(value: number): string;
+  /** A span of time, as short as it can be said. */
+  span(ms: number): string;
+}
+
+/** Return how times and numbers are written. */
+export function useTimes(): Times {
+  const { language } = usePrefs();
+  return useMemo(() => timesOf(language), [language]);
+}
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+export function timesOf(language: Language): Times {
+  const locale = language === "zh" ? "zh-CN" : "en";
+  const full = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
+  const clock = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit" });
+  const day = new Intl.DateTimeFormat(locale, { month: "short", day: "numeric" });
+  const number = new Intl.NumberFormat(locale);
+  const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "narrow" });
+  return {
+    ago(ms, nowMs) {
+      const past = nowMs - ms;
+      if (past < MINUTE) return wordsOf(language).justNow;
+      if (past < HOUR) return relative.format(-Math.floor(past / MINUTE), "minute");
+      if (past < DAY) return relative.format(-Math.floor(past / HOUR), "hour");
+      if (past < 7 * DAY) return relative.format(-Math.floor(past / DAY), "day");
+      return day.format(ms);
+    },
+    full: (ms) => full.format(ms),
+    clock: (ms) => clock.format(ms),
+    number: (value) => number.format(value),
+    span(ms) {
+      if (ms < 1000) return `${Math.round(ms)} ms`;
+      if (ms < MINUTE) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`;
+      if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min ${Math.round((ms % MINUTE) / 1000)} s`;
+      return `${Math.floor(ms / HOUR)} h ${Math.round((ms % HOUR) / MINUTE)} min`;
+    },
+  };
+}
