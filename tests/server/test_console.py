@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.core.ids import LOCAL_TENANT
+from antiphon.core.keys import EVERY_RIGHT
 from antiphon.server import console
 from antiphon.server.app import build
 from antiphon.server.console.site import BUILT, FALLBACK, Site
@@ -15,14 +17,17 @@ from antiphon.server.principals import Keyring
 from tests.server.stage import ROOT, served
 from tests.support.asgi import Client
 
+SITE = Site.built()
 WEB = Path(__file__).parents[2] / "web"
 SITES = pytest.mark.parametrize("folder", [BUILT, FALLBACK], ids=["built", "fallback"])
 
 
 async def test_every_page_is_the_same_document_and_may_run_nothing_but_ours(tmp_path: Path) -> None:
     async with served(tmp_path / "db") as server:
-        pages = [await server.client.get(path) for path in ("/", "/c/conv_1", "/operations", "/keys")]
-        assert {page.body for page in pages} == {console.Site.built().index.body}
+        pages = [
+            await server.client.get(path) for path in ("/", "/c/conv_1", "/operations", "/keys")
+        ]
+        assert {page.body for page in pages} == {SITE.index.body}
         for page in pages:
             assert page.status == 200
             assert page.headers["content-type"].startswith("text/html")
@@ -48,15 +53,15 @@ async def test_what_a_page_names_is_kept_for_ever_and_under_another_name_asked_f
             again = await server.client.get(address)
             assert again.headers["cache-control"] == "no-cache"
             assert again.body == kept.body
-        same = await server.client.get(path, headers={"if-none-match": kept.headers["etag"]})
+        same = await server.client.get(path, **{"if-none-match": kept.headers["etag"]})
         assert (same.status, same.body) == (304, b"")
 
 
 async def test_who_takes_it_compressed_gets_the_same_in_fewer_bytes(tmp_path: Path) -> None:
     async with served(tmp_path / "db") as server:
-        name = next(n for n in Site.built().assets if n.endswith(".js"))
+        name = next(name for name in SITE.assets if name.endswith(".js"))
         plain = await server.client.get(f"/assets/{name}")
-        packed = await server.client.get(f"/assets/{name}", headers={"accept-encoding": "br, gzip"})
+        packed = await server.client.get(f"/assets/{name}", **{"accept-encoding": "br, gzip"})
         assert packed.headers["content-encoding"] == "gzip"
         assert gzip.decompress(packed.body) == plain.body
         assert "content-encoding" not in plain.headers
@@ -77,7 +82,7 @@ async def test_the_page_is_given_to_everybody_and_what_it_shows_to_those_with_a_
     async with served(tmp_path / "db") as server:
         keyring = Keyring(server.engine.world)
         app = build(server.engine, keyring)
-        await keyring.make(tenant="local", name="k", rights=frozenset(), expires_ms=None)  # type: ignore[arg-type]
+        await keyring.make(tenant=LOCAL_TENANT, name="k", rights=EVERY_RIGHT, expires_ms=None)
         client = Client(app)
         assert (await client.get("/")).status == 200
         assert (await client.get(f"{ROOT}/conversations")).status == 401

@@ -64,7 +64,7 @@ def build(engine: Engine, keyring: Keyring | None = None) -> Starlette:
     counts = metrics.Metrics(engine.world)
     routes = endpoints()
     app = Starlette(
-        routes=[*routes, *console.routes()],
+        routes=[*routes, *console.routes],
         middleware=[
             # The outermost first: what is refused by one is answered by those around it.
             Middleware(Edge, new_id=engine.world.new_id, metrics=counts),

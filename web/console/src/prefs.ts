@@ -83,6 +83,7 @@ export function usePrefs(): Prefs {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
-    () => prefs,
+    currentPrefs,
+    currentPrefs,
   );
 }

@@ -30,9 +30,8 @@ class Page(Route):
         await super().handle(scope, receive, send)
 
 
-def routes(site: Site | None = None) -> list[Page]:
-    """Return the pages and what they are made of; of what was built unless `site` is given."""
-    site = site or Site.built()
+def pages(site: Site) -> list[Page]:
+    """Return every address of `site`: the pages, and what they are made of."""
 
     async def page(request: Request) -> Response:
         return site.index.answer(request)
@@ -45,3 +44,6 @@ def routes(site: Site | None = None) -> list[Page]:
         return found.answer(request)
 
     return [*(Page(path, page) for path in PAGES), Page("/assets/{name}", asset)]
+
+
+routes: Final = pages(Site.built())

@@ -17,6 +17,12 @@ import { MenuButton } from "./sidebar";
 /** Orders that the rehearsal model obeys, each of which shows something else. */
 const ORDERS = ["long 120", "cut 12 once", "slowly 你好，世界", "fail 503 once", "stall 6"] as const;
 
+/** Until somebody gives it another, a conversation has its first line for a title. */
+function titleOf(text: string): string | null {
+  const line = text.trim().split("\n")[0]!.trim();
+  return line === "" ? null : line.slice(0, 80);
+}
+
 export function BeginningPage() {
   const words = useWords();
   const { language } = usePrefs();
@@ -28,7 +34,7 @@ export function BeginningPage() {
   const begin = async (draft: Draft, ask: Ask): Promise<void> => {
     setBeginning(true);
     try {
-      const { id } = await server.conversations.create();
+      const { id } = await server.conversations.create({ title: titleOf(draft.text) });
       postLater(id, draft, ask);
       conversationsChanged();
       go({ page: "conversation", id });

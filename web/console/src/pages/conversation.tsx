@@ -40,7 +40,8 @@ export function ConversationPage({ id }: { readonly id: string }) {
   const branches = useMemo(() => new Branches(view.messages, deletions), [view.messages, deletions]);
   const working = workingRun(view.runs);
   const leaf = leafSeen(view, working === undefined ? null : elsewhere);
-  const settled = useMemo(() => settledRows(view.runs, branches, leaf), [view.runs, branches, leaf]);
+  const { runs, withdrawn } = view;
+  const settled = useMemo(() => settledRows({ runs, withdrawn }, branches, leaf), [runs, withdrawn, branches, leaf]);
   const open = openRows(view, branches, leaf);
   const onWay = parcels.filter((parcel) => !view.messages.has(parcel.id) && !open.some((row) => row.key === parcel.id));
   const rows = [...settled, ...open, ...onWay.map((parcel) => ({ kind: "parcel", key: parcel.id, parcel }) as const)];
@@ -82,6 +83,7 @@ export function ConversationPage({ id }: { readonly id: string }) {
     if (working === undefined) return;
     setStopping(working.id);
     doing.stop(working.id);
+    composer.current?.focus(); // the button goes, and the keyboard must not go with it
   };
   useShortcuts({
     next: () => thread.current?.step(1),

@@ -76,18 +76,40 @@ export function leafSeen(view: View, elsewhere: string | null): string | null {
   return elsewhere ?? workingRun(view.runs)?.leaf ?? view.conversation?.head ?? null;
 }
 
-/** Return what is settled on the line to `leaf`: its messages, and what failed or was stopped beside them. */
-export function settledRows(runs: ReadonlyMap<string, Run>, branches: Branches, leaf: string | null): readonly Row[] {
+/** What of a view the settled rows are made of; what streams by is not in it. */
+export type Settled = Pick<View, "runs" | "withdrawn">;
+
+/** Return what is settled on the line to `leaf`: its messages, and what failed, was stopped or taken back beside them. */
+export function settledRows({ runs, withdrawn }: Settled, branches: Branches, leaf: string | null): readonly Row[] {
   const line = branches.line(leaf);
   const failed = newestFailures(runs);
   const rows: Row[] = [];
+  const taken = withdrawn.filter(({ run }) => runs.get(run)?.status !== "canceled"); // that text stands as a stopped answer
   for (const [at, message] of line.entries()) {
+    rows.push(...takenBackBefore(taken, message));
     if (message.role !== "tool") rows.push(messageRow(branches, line, at)); // results stand with their calls
     const failure = failed.get(message.id);
     if (failure !== undefined) rows.push({ kind: "outcome", key: `outcome ${failure.id}`, run: failure });
     if (line[at + 1]?.role !== "assistant") rows.push(...stoppedBelow(branches, message));
   }
+  const shown = new Set(rows.map((row) => row.key));
+  const seen = new Set(line.map((message) => message.id));
+  for (const withdrawal of taken) {
+    const row = withdrawnRow(withdrawal);
+    const run = runs.get(withdrawal.run);
+    if (!shown.has(row.key) && run?.leaf != null && seen.has(run.leaf)) rows.push(row);
+  }
   return [...rows, ...failedBelow(branches, line.at(-1)?.id ?? null, failed)];
+}
+
+/** What was taken back of a run stands before the answer that came after it. */
+function takenBackBefore(withdrawn: readonly Withdrawal[], { role, run, created_ms = 0 }: Message): readonly Row[] {
+  if (role !== "assistant" || withdrawn.length === 0) return [];
+  return withdrawn.filter((one) => one.run === run && one.at_ms <= created_ms).map(withdrawnRow);
+}
+
+function withdrawnRow(withdrawal: Withdrawal): WithdrawnRow {
+  return { kind: "withdrawn", key: `withdrawn ${withdrawal.run} ${withdrawal.generation}`, withdrawal };
 }
 
 function messageRow(branches: Branches, line: readonly Message[], at: number): MessageRow {
@@ -131,16 +153,10 @@ function failedBelow(branches: Branches, end: string | null, failed: ReadonlyMap
   return rows;
 }
 
-/** Return what is still open under the line to `leaf`, and what was taken back while one looked on. */
+/** Return what is still open under the line to `leaf`. */
 export function openRows(view: View, branches: Branches, leaf: string | null): readonly Row[] {
   const seen = new Set(branches.line(leaf).map((message) => message.id));
   const rows: Row[] = [];
-  for (const withdrawal of view.withdrawn) {
-    const run = view.runs.get(withdrawal.run);
-    const answered = run !== undefined && run.committed > 0;
-    if (run === undefined || answered || !seen.has(run.leaf ?? run.input ?? "")) continue;
-    rows.push({ kind: "withdrawn", key: `withdrawn ${run.id} ${withdrawal.generation}`, withdrawal });
-  }
   const open = [...view.runs.values()].filter((run) => isOpen(run.status));
   for (const run of open) {
     if (run.leaf === null || !seen.has(run.leaf)) continue;

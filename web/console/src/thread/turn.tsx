@@ -20,7 +20,6 @@ export function Turn(props: {
   readonly of: "call" | "response";
   readonly who: string;
   readonly ink: Ink;
-  readonly head?: ReactNode;
   readonly foot?: ReactNode;
   readonly children: ReactNode;
 }) {
@@ -30,11 +29,8 @@ export function Turn(props: {
         <Mark of={props.of} />
       </div>
       <div className="said">
-        <header className="said-head">
-          <span className="unseen">{props.who}</span>
-          {props.head}
-        </header>
-        {props.children}
+        <span className="unseen">{props.who}</span>
+        <div className="words">{props.children}</div>
         {props.foot !== undefined && <footer className="said-foot">{props.foot}</footer>}
       </div>
     </div>
