@@ -24,6 +24,7 @@ from antiphon.core.commands import (
     CreateConversation,
     Fence,
     FinishCall,
+    JoinRun,
     NewCall,
     PlaceResults,
     PlaceRun,
@@ -194,6 +195,7 @@ class Talk:
         text: str | None = None,
         at_root: bool = False,
         max_queued: int = 16,
+        steer: bool = False,
     ) -> StartRun:
         return StartRun(
             **self.head(),
@@ -203,6 +205,7 @@ class Talk:
                 model="rehearsal",
                 policy_digest=a_digest("policy"),
                 toolset_digest=a_digest("toolset"),
+                steer=steer,
             ),
             input=None if name is None else self.message(name, text),
             asked_parent=None if parent is None else MessageId(parent),
@@ -217,6 +220,15 @@ class Talk:
             run=RunId(run),
             parent=None if parent is None else MessageId(parent),
             revision=revision,
+            fence=self.fence,
+        )
+
+    def join(self, run: str, into: str, parent: str) -> JoinRun:
+        return JoinRun(
+            **self.head(),
+            run=RunId(run),
+            into=RunId(into),
+            parent=MessageId(parent),
             fence=self.fence,
         )
 

@@ -50,6 +50,8 @@ class Remote:
         """Start a run with a new message, whose id is ours: a repetition is the same run."""
         named = message or new_id("msg_")
         body = {"content": content, "id": named, "parent": parent, **_asked(ask)}
+        if ask.steer:
+            body["steer"] = True
         path = f"{of(conversation)}/messages"
         return await self._wire.change(
             "POST", path, body, Run, key=key.key if key else None, alone=ask.alone

@@ -25,6 +25,9 @@ class Ask:
     """Options as the model's dialect names them."""
     alone: bool = False
     """Whether the run is refused, instead of queued, where another one works."""
+    steer: bool = False
+    """Whether the message may join the run that works, at its next step boundary. Where that run
+    ends before it has one, the message is worked through as any other."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

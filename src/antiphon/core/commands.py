@@ -163,6 +163,22 @@ class PlaceRun(Command[Run]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JoinRun(Command[Run]):
+    """Let the input of a queued run join the run that works, between two steps of that one.
+
+    Needs: `run` queued, with an input, and asked to steer; `into` pending, with the slot and under
+    `fence`, something committed, no call open; no active operation; its leaf is `parent`. The
+    input enters under `parent`, at once a success, revision + 1, and is the leaf of `into`. `run`
+    ends in success with the end code `joined`; what is answered, `into` answers.
+    """
+
+    run: RunId
+    into: RunId
+    parent: MessageId
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRun(Command[Run]):
     """Take over an open run whose owner's epoch is stale. The slot stays with the run."""
 

@@ -24,11 +24,15 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_d
 
 
 class RunChanged(_Event, frozen=True, kw_only=True, tag="run.changed"):
-    """A run has a new status. `code` is its error code, or why it ended as it did."""
+    """A run has a new status. `code` is its error code, or why it ended as it did.
+
+    One that ended since its message `joined` another run names that one: its answer is there.
+    """
 
     run: RunId
     status: RunStatus
     code: str | None = None
+    into: RunId | None = None
 
 
 class Placed(_Event, frozen=True, kw_only=True, tag="message.placed"):

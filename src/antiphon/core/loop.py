@@ -24,6 +24,9 @@ from antiphon.core.repeats import has_open_twin
 TOOL_LIMIT: Final = "tool_limit"
 """Code of a call over the run's limit, and end code of a run that has reached it."""
 
+JOINED: Final = "joined"
+"""End code of a run whose message was taken up by another one, between two of its steps."""
+
 APPROVAL_REQUIRED: Final = "approval_required"
 """End code of a run that waits for somebody to agree to a call."""
 

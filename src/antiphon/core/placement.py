@@ -93,6 +93,19 @@ def as_placed(
     )
 
 
+def as_joined(
+    waiting: Message,
+    *,
+    conversation: ConversationId,
+    session: SessionId,
+    run: RunId,
+    parent: MessageId,
+) -> Message:
+    """Return an input as it joins a run that works: nothing about it is open any more."""
+    placed = as_placed(waiting, conversation=conversation, session=session, run=run, parent=parent)
+    return msgspec.structs.replace(placed, status=Status.SUCCESS)
+
+
 def _owed_by(others: Sequence[Run], line: Sequence[Message]) -> bool:
     """Whether an open run of this line still has to close its calls."""
     on_line = {message.run for message in line if message.calls}

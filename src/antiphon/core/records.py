@@ -105,6 +105,7 @@ class RunOptions(_Row, frozen=True, kw_only=True, omit_defaults=True):
     toolset_digest: Digest
     max_model_calls: int = 16
     max_tool_calls: int = 64
+    steer: bool = False
     metadata: dict[str, str] = {}
 
 

@@ -252,6 +252,12 @@ class Engine:
         """
         row = await self.world.store.conversation(conversation)
         if parent is not None:
+            if ask.steer:
+                raise InvalidInput(
+                    "A message with a parent of its own begins a branch; it joins no run.",
+                    code="bad_option",
+                    at="steer",
+                )
             await self._require_parent(row, parent)
         not_now = await self._not_now(row, parent)
         blocks = (Text(text=content),) if isinstance(content, str) else tuple(content)

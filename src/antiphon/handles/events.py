@@ -56,11 +56,15 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The run is over. `code` is its error code, or why it ended as it did."""
+    """The run is over. `code` is its error code, or why it ended as it did.
+
+    Where its message `joined` another run, that is named, and has the answer.
+    """
 
     run: RunId
     status: RunStatus
     code: str | None
+    into: RunId | None = None
 
 
 RunEvent: TypeAlias = (

@@ -96,7 +96,7 @@ class RunHandle:
                 opened = await self.waiting()
                 return CallsWaiting(run=self.id, calls=opened) if opened else None
             case events.RunChanged(status=RunStatus.SUCCESS | RunStatus.ERROR | RunStatus.CANCELED):
-                return Ended(run=self.id, status=event.status, code=event.code)
+                return Ended(run=self.id, status=event.status, code=event.code, into=event.into)
             case _:
                 return None
 
@@ -114,7 +114,7 @@ class RunHandle:
         )
 
     async def result(self) -> Message:
-        """Wait for the end and return the answer.
+        """Wait for the end and return the answer; where its message joined another run, that one's.
 
         Raises:
             OutcomeUnknown: Nobody knows what the provider did; it was not asked again.
@@ -132,6 +132,9 @@ class RunHandle:
                         code="missing_tool_result",
                         at=calls[0].call_id if calls else self.id,
                     )
+                case Ended(into=into) if into is not None:
+                    other = await self._backend.run(into)
+                    return await RunHandle(self._backend, other).result()
                 case Ended(status=RunStatus.SUCCESS) if answer is not None:
                     return answer
                 case Ended(status=status, code=code):

@@ -86,6 +86,7 @@ async def terms(world: World, tenant: TenantId, ask: Ask) -> Terms:
             toolset_digest=stored_tools[0],
             max_model_calls=world.settings.max_model_calls,
             max_tool_calls=world.settings.max_tool_calls,
+            steer=ask.steer,
         ),
         policy=policy,
         tools=tools,

@@ -17,6 +17,7 @@ from antiphon.core.commands import (
     ClaimRun,
     EndRun,
     FinishCall,
+    JoinRun,
     ResumeRun,
     WaitRun,
 )
@@ -265,6 +266,10 @@ class Worker:
                     if loop.over_limit(run):
                         await self._end(run, "model_call_limit", entering)
                         return
+                    if run.committed:
+                        run, entering = await self._joined(run, entering)
+                        if run.status is not RunStatus.PENDING:
+                            continue
                     made = run.committed
                     stepped = await self._dispatcher.turn(
                         run, control, tools=tools, entering=entering
@@ -293,6 +298,31 @@ class Worker:
                     return
                 case _:
                     assert_never(step)
+
+    async def _joined(self, run: Run, entering: Entering | None) -> tuple[Run, Entering | None]:
+        """Let messages that were sent to steer this run follow the results of its last step."""
+        store = self._world.store
+        queued = await store.runs(run.conversation, {RunStatus.QUEUED})
+        steering = [other for other in queued if other.options.steer]
+        if not steering:
+            return run, entering
+        for command in entering.commands if entering else ():
+            await store.do(command)
+        for other in steering:
+            run = await store.run(run.conversation, run.id)
+            if run.status is not RunStatus.PENDING or run.leaf is None:
+                break
+            await store.do(
+                JoinRun(
+                    conversation=run.conversation,
+                    now_ms=self._world.clock.now_ms(),
+                    run=other.id,
+                    into=run.id,
+                    parent=run.leaf,
+                    fence=self._world.fence,
+                )
+            )  # denied where it was withdrawn, or the world moved: then it waits for its turn
+        return await store.run(run.conversation, run.id), None
 
     async def _taken_up(self, run: Run, control: Control) -> tuple[Run, Entering | None]:
         """Read on what was left UNKNOWN, where its provider keeps the answer; once."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Final, TypeAlias
 
 from msgspec import Meta
@@ -50,6 +51,8 @@ class NewMessage(Asking, frozen=True, kw_only=True):
     content: Content
     id: MessageId | None = None
     parent: MessageId | None = None
+    steer: bool = False
+    """Whether it may join the run that works, at its next step boundary."""
 
 
 class Edit(Asking, frozen=True, kw_only=True):
@@ -87,7 +90,7 @@ async def _send(request: Request) -> Response:
     run = await engine_of(request).send(
         row.id,
         new.content,
-        ask_of(request, new),
+        replace(ask_of(request, new), steer=new.steer),
         parent=new.parent,
         message=new.id,
         key=await start_key(request),

@@ -43,6 +43,7 @@ FUNCTIONS: Final[Mapping[type[c.Command[Any]], Callable[[Transaction, Any], Any]
             c.OpenResponse: responses.begin,
             c.DeleteResponse: responses.delete,
             c.PlaceRun: runs.place_run,
+            c.JoinRun: runs.join,
             c.ClaimRun: runs.claim,
             c.WaitRun: runs.wait,
             c.ResumeRun: runs.resume,
