@@ -9,8 +9,9 @@ import antiphon
 
 PUBLIC = {
     "Antiphon", "AntiphonError", "Ask", "CallFinished", "CallsWaiting", "Chat", "Committed",
-    "Ended", "FateUnknown", "Function", "Lookup", "Message", "Output", "Preview", "RunHandle", "Settings", "Text",
-    "ToolContext", "ToolError", "Unknown", "Withdrawn", "__version__", "open", "tool",
+    "Ended", "FateUnknown", "Found", "Function", "Lookup", "Message", "Output", "Passage", "Preview",
+    "Question", "Retriever", "RunHandle", "Settings", "Text",
+    "ToolContext", "ToolError", "Unknown", "Withdrawn", "__version__", "judged", "open", "tool",
 }  # fmt: skip
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from antiphon.core.asking import Ask, Output
     from antiphon.core.blocks import Message, Text
     from antiphon.core.events import Preview
+    from antiphon.core.retrieval import Found, Passage, Question, Retriever, judged
     from antiphon.engine.settings import Settings
     from antiphon.engine.tools.function import (
         FateUnknown,
@@ -50,11 +51,15 @@ _HOMES: Final = {
     "Committed": "handles.events",
     "Ended": "handles.events",
     "FateUnknown": "engine.tools.function",
+    "Found": "core.retrieval",
     "Function": "engine.tools.function",
     "Lookup": "engine.tools.function",
     "Message": "core.blocks",
     "Output": "core.asking",
+    "Passage": "core.retrieval",
     "Preview": "core.events",
+    "Question": "core.retrieval",
+    "Retriever": "core.retrieval",
     "RunHandle": "handles.run",
     "Settings": "engine.settings",
     "Text": "core.blocks",
@@ -62,6 +67,7 @@ _HOMES: Final = {
     "ToolError": "engine.tools.function",
     "Unknown": "handles.events",
     "Withdrawn": "handles.events",
+    "judged": "core.retrieval",
     "open": "library",
     "tool": "engine.tools.typed",
 }
@@ -76,11 +82,15 @@ __all__ = [
     "Committed",
     "Ended",
     "FateUnknown",
+    "Found",
     "Function",
     "Lookup",
     "Message",
     "Output",
+    "Passage",
     "Preview",
+    "Question",
+    "Retriever",
     "RunHandle",
     "Settings",
     "Text",
@@ -89,6 +99,7 @@ __all__ = [
     "Unknown",
     "Withdrawn",
     "__version__",
+    "judged",
     "open",
     "tool",
 ]

@@ -27,6 +27,7 @@ from antiphon.core.events import StreamItem
 from antiphon.core.explanation import Explanation
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, MessageId, RunId
 from antiphon.core.records import Call, Conversation, Run
+from antiphon.core.retrieval import Retriever
 from antiphon.engine.assembly import open_world
 from antiphon.engine.engine import Engine
 from antiphon.engine.explain import exact_request, explain
@@ -50,6 +51,7 @@ async def open(
     *,
     settings: Settings | None = None,
     functions: Iterable[Function] = (),
+    retrievers: Iterable[Retriever] = (),
 ) -> AsyncIterator[Antiphon]:
     """Open a store, settle what an earlier process left behind, and serve it until the end.
 
@@ -57,12 +59,15 @@ async def open(
         db: A path, `:memory:`, or a `sqlite:///` address; by default what the settings say.
         settings: Those of flags, environment and file by default.
         functions: Tools that run in this process.
+        retrievers: What is searched for each new message, beside the conversation's files.
 
     Raises:
         StoreLocked: Another process serves this file.
         StoreTooNew: A newer release wrote it.
     """
-    async with open_world(db, settings=settings, functions=functions) as world:
+    async with open_world(
+        db, settings=settings, functions=functions, retrievers=retrievers
+    ) as world:
         engine = Engine(world)
         await engine.start()
         try:

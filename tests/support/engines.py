@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from antiphon.core.retrieval import Retriever
 from antiphon.engine.assembly import open_world
 from antiphon.engine.engine import Engine
 from antiphon.engine.ports import Clock
@@ -29,12 +30,14 @@ async def app_on(
     clock: Clock | None = None,
     functions: Iterable[Function] = (),
     settings: Settings | None = None,
+    retrievers: Iterable[Retriever] = (),
 ) -> AsyncIterator[Antiphon]:
     """Open the library on `db`; what is in flight at the end is left as a shutdown leaves it."""
     async with open_world(
         db,
         settings=settings or Settings(retry_base_s=0.0, cancel_grace_s=0.0),
         functions=functions,
+        retrievers=retrievers,
         transport=provider,
         clock=clock or SimulatedClock(),
         entropy=Seeded(next(_SEEDS)),

@@ -201,7 +201,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     """A node of the conversation's tree.
 
     The digest covers the fields from `id` to `name`. `metadata` is for people and audit; no
-    adapter reads it. Of a message that is `erased` the blocks, the name and the metadata are gone,
+    adapter reads it. `beside` names what was found for it, which a model sees beside its words. Of a message that is `erased` the blocks, the name and the metadata are gone,
     and its stored digest is that of what it said.
     """
 
@@ -216,6 +216,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     session: SessionId | None = None
     run: RunId | None = None
     copied_from: MessageId | None = None
+    beside: Digest | None = None
     created_ms: int = 0
     metadata: dict[str, str] = msgspec.field(default_factory=dict)
     status: Status = Status.SUCCESS

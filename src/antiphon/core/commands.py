@@ -154,12 +154,15 @@ class PlaceRun(Command[Run]):
     Needs: run queued; slot free; no active operation; the conversation's revision is
     `revision`. The input enters the tree pending under `parent`, revision + 1; without input
     the revision stays. `leaf` is the input, or `parent` without one. `head_left` is the head.
+    What was found for the input stays `beside` it: its content goes before, in the same
+    transaction.
     """
 
     run: RunId
     parent: MessageId | None
     revision: int
     fence: Fence
+    beside: Digest | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from antiphon.core.blocks import Message, Status
-from antiphon.core.ids import CallId, ConversationId, MessageId, RunId, SessionId
+from antiphon.core.ids import CallId, ConversationId, Digest, MessageId, RunId, SessionId
 from antiphon.core.records import Run, RunStatus
 from antiphon.core.tree import last_closed_point, open_calls
 
@@ -80,6 +80,7 @@ def as_placed(
     session: SessionId,
     run: RunId,
     parent: MessageId | None,
+    beside: Digest | None,
 ) -> Message:
     """Return an input as it enters the tree: pending, its run's own, under `parent`."""
     return msgspec.structs.replace(
@@ -88,6 +89,7 @@ def as_placed(
         session=session,
         run=run,
         parent=parent,
+        beside=beside,
         status=Status.PENDING,
         error_code=None,
     )

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from antiphon.core.ids import NodeId
+from antiphon.core.retrieval import Retriever
 from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.edge.clock import SystemClock
 from antiphon.engine.edge.entropy import Ids, SystemEntropy
@@ -32,6 +33,7 @@ async def open_world(
     clock: Clock | None = None,
     entropy: Entropy | None = None,
     address: str | None = None,
+    retrievers: Iterable[Retriever] = (),
 ) -> AsyncIterator[World]:
     """Open what an engine needs, and close it again. A test gives its own parts."""
     settings = settings or Settings.load()
@@ -57,6 +59,7 @@ async def open_world(
                 lines=LineCache(store),
                 fence=fence,
                 functions=toolbox,
+                retrievers=tuple(retrievers),
             )
     finally:
         if wire is not None:

@@ -71,6 +71,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             keeps all of it. 0 is no limit.
         repeat_limit: How often a run may ask for the same call before it is told to stop.
         approval_timeout_s: How long a call waits for somebody to agree to it.
+        retrieval_timeout_s: Longest time for which something is searched for a message.
+        max_reference_chars: Most characters of what was found that are put beside one message.
         host: Where the server listens; wider than this machine only with a key.
         port: The server's port; 0 for any that is free.
         max_body_bytes: Largest body of a request to the server.
@@ -115,6 +117,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_result_chars: Count = 20_000
     repeat_limit: Annotated[int, Meta(ge=1)] = 3
     approval_timeout_s: Seconds = 86_400.0
+
+    retrieval_timeout_s: Seconds = 5.0
+    max_reference_chars: Count = 20_000
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8000

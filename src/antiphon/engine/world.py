@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from antiphon.core.commands import Fence
 from antiphon.core.records import Run
+from antiphon.core.retrieval import Retriever
 from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.edge.entropy import Ids
 from antiphon.engine.edge.signing import AwsSigner
@@ -34,6 +35,7 @@ class World:
     fence: Fence
     functions: Toolbox = field(default_factory=lambda: Toolbox(()))
     signer: Signer = field(default_factory=AwsSigner)
+    retrievers: tuple[Retriever, ...] = ()
 
     def owns(self, run: Run) -> bool:
         """Say whether the run was placed or claimed by this engine, and by nobody since."""

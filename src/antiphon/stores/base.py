@@ -186,6 +186,9 @@ class Store(Protocol):
     async def content(self, tenant: TenantId, digest: Digest) -> bytes:
         """Return stored content. Raises `NotFound`."""
 
+    async def contents(self, tenant: TenantId, digests: Sequence[Digest]) -> dict[Digest, bytes]:
+        """Return what is stored under those of `digests` that there is anything under."""
+
     async def stored(self, tenant: TenantId, digests: Sequence[Digest]) -> frozenset[Digest]:
         """Return those of `digests` under which there is content."""
 

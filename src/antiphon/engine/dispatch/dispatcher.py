@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 from antiphon.adapters.base import RenderedLine, Resumable
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.assembler import Assembler
-from antiphon.core.blocks import Message
 from antiphon.core.commands import Accept, Close, Command, Prepare, PutContent, Retry, Supersede
 from antiphon.core.dispatch import Denied, State
 from antiphon.core.ids import Digest, MessageId, OperationId
@@ -176,9 +175,7 @@ class Dispatcher:
     ) -> Accepted | None:
         """Prepare and accept in one transaction, on these rows; None if they have moved."""
         world = self._world
-        proposed = await self._proposed(
-            run, conversation, target, None if entering is None else entering.message
-        )
+        proposed = await self._proposed(run, conversation, target, entering)
         manifest, content = proposed.manifest, target.new_content
         answer = run.answer or MessageId(world.new_id("msg_"))
         now_ms = world.clock.now_ms()
@@ -230,7 +227,7 @@ class Dispatcher:
         )
 
     async def _proposed(
-        self, run: Run, conversation: Conversation, target: Target, entering: Message | None
+        self, run: Run, conversation: Conversation, target: Target, entering: Entering | None
     ) -> _Proposed:
         if run.leaf is None or run.session is None:
             raise InternalError("A run is placed before it is dispatched.", at=run.id)
@@ -243,7 +240,8 @@ class Dispatcher:
             policy_digest=target.policy_digest,
             toolset_digest=target.toolset_digest,
             key=target.key,
-            entering=entering,
+            entering=None if entering is None else entering.message,
+            inputs=() if entering is None else entering.inputs,
         )
         rendering = line.finish()
         before = self._world.lines.listed(conversation.id, line)

@@ -8,7 +8,7 @@ dispatch is kept; the next one is usually the same line and a few messages more.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,10 +16,12 @@ from antiphon.adapters.base import Adapter, RenderedLine
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import Message, Role, Status
 from antiphon.core.ids import ConversationId, Digest, MessageId
+from antiphon.core.inputs import InputBlock
 from antiphon.core.listing import Listed
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.records import Conversation
 from antiphon.core.tree import line as visible
+from antiphon.engine.dispatch.beside import inputs_beside
 from antiphon.stores.base import Store
 
 WARM_LINES: Final = 256
@@ -64,13 +66,15 @@ class LineCache:
         toolset_digest: Digest,
         key: bytes,
         entering: Message | None = None,
+        inputs: tuple[InputBlock, ...] = (),
         goes_on: bool = False,
     ) -> RenderedLine:
         """Return the rendered line that ends in `leaf`, ready to be finished.
 
         The caller must not feed it: it is shared with the next dispatch. `entering` is a leaf
-        that is about to be stored; where it then is not, the caller forgets the line. Where it
-        `goes_on`, in a copy, the leaf is fed as it stands now, not as it stood when it was sent.
+        that is about to be stored, with the `inputs` beside it; where it then is not, the caller
+        forgets the line. Where it `goes_on`, in a copy, the leaf is fed as it stands now, not as
+        it stood when it was sent.
         """
         warm = self._warm.get(conversation.id)
         if (
@@ -82,10 +86,10 @@ class LineCache:
             self._warm.move_to_end(conversation.id)
             if warm.leaf == leaf and not (goes_on and warm.pending):
                 return warm.line
-            new = await self._path(conversation.id, leaf, entering, until=warm.leaf)
+            new, beside = await self._read(conversation, leaf, entering, inputs, until=warm.leaf)
             if new and new[0].parent == warm.leaf and _may_follow(warm.pending, new[0]):
-                return self._grow(warm, visible(new, conversation.deletions), leaf)
-        path = await self._path(conversation.id, leaf, entering)
+                return self._grow(warm, visible(new, conversation.deletions), beside, leaf)
+        path, beside = await self._read(conversation, leaf, entering, inputs)
         warm = _Warm(
             line=adapter.line(policy, tools, key=key, conversation=conversation.id),
             leaf=leaf,
@@ -95,7 +99,7 @@ class LineCache:
             toolset=toolset_digest,
         )
         self._keep(conversation.id, warm)
-        return self._grow(warm, visible(path, conversation.deletions), leaf)
+        return self._grow(warm, visible(path, conversation.deletions), beside, leaf)
 
     def keep(
         self,
@@ -141,9 +145,30 @@ class LineCache:
             return [entering]
         return [*await self._store.path(conversation, entering.parent, until=until), entering]
 
-    def _grow(self, warm: _Warm, messages: Sequence[Message], leaf: MessageId) -> RenderedLine:
+    async def _read(
+        self,
+        conversation: Conversation,
+        leaf: MessageId,
+        entering: Message | None,
+        inputs: tuple[InputBlock, ...],
+        *,
+        until: MessageId | None = None,
+    ) -> tuple[list[Message], Mapping[MessageId, tuple[InputBlock, ...]]]:
+        """Return the path to `leaf`, and what stands beside the messages of it."""
+        path = await self._path(conversation.id, leaf, entering, until=until)
+        stored = [message for message in path if message is not entering]
+        beside = await inputs_beside(self._store, conversation.tenant, stored)
+        return path, {**beside, entering.id: inputs} if entering and inputs else beside
+
+    @staticmethod
+    def _grow(
+        warm: _Warm,
+        messages: Sequence[Message],
+        beside: Mapping[MessageId, tuple[InputBlock, ...]],
+        leaf: MessageId,
+    ) -> RenderedLine:
         for message in messages:
-            warm.line.feed(message)
+            warm.line.feed(message, inputs=beside.get(message.id, ()))
             warm.pending = message if message.status is Status.PENDING else None
         warm.leaf = leaf
         return warm.line

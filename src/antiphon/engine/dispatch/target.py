@@ -24,6 +24,7 @@ from antiphon.core.questions import as_message
 from antiphon.core.records import Conversation, Run
 from antiphon.core.schemas import SchemaCheck, compile_schema
 from antiphon.core.tree import line as visible
+from antiphon.engine.dispatch.beside import inputs_beside
 from antiphon.engine.world import World
 from antiphon.errors import DigestMismatch, NotFound
 
@@ -160,8 +161,11 @@ async def render_manifest(world: World, manifest: Manifest, target: Target) -> W
     line = adapter.line(
         target.policy, target.tools, key=target.key, conversation=manifest.conversation
     )
-    for message in await messages_sent(world, manifest):
-        line.feed(message)
+    messages = await messages_sent(world, manifest)
+    conversation = await world.store.conversation(manifest.conversation)
+    beside = await inputs_beside(world.store, conversation.tenant, messages)
+    for message in messages:
+        line.feed(message, inputs=beside.get(message.id, ()))
     rendering = line.finish()
     if rendering.request_digest != manifest.request_digest:
         raise DigestMismatch(

@@ -15,12 +15,14 @@ from typing import Any
 from msgspec.structs import replace
 
 from antiphon.core.blocks import Message
-from antiphon.core.commands import Command, FinishCall, PlaceResults, PlaceRun
+from antiphon.core.commands import Command, FinishCall, PlaceResults, PlaceRun, PutContent
 from antiphon.core.ids import MessageId
+from antiphon.core.inputs import InputBlock
 from antiphon.core.ledger import results_message
 from antiphon.core.loop import lasting
 from antiphon.core.placement import as_placed
 from antiphon.core.records import Call, Conversation, Run, RunStatus
+from antiphon.core.retrieval import Beside, stored_beside
 from antiphon.engine.world import World
 
 
@@ -28,14 +30,15 @@ from antiphon.engine.world import World
 class Entering:
     """Commands, and how the rows that a dispatch looks at stand once they are carried out.
 
-    `message` is the new leaf of the run's line; None for a run without an input of its own. The
-    last command lets it enter; before it may stand the result of a call that has just ended.
+    `message` is the new leaf of the run's line, with the `inputs` that are to stand beside it;
+    None for a run without an input of its own. The last command lets it enter; before it may stand the result of a call that has just ended.
     """
 
     commands: tuple[Command[Any], ...]
     run: Run
     conversation: Conversation
     message: Message | None
+    inputs: tuple[InputBlock, ...] = ()
 
 
 def input_enters(
@@ -44,15 +47,30 @@ def input_enters(
     run: Run,
     waiting: Message | None,
     parent: MessageId | None,
+    beside: Beside | None = None,
+    *,
+    key: bytes = b"",
 ) -> Entering:
-    """Let the `waiting` input of a queued run take its place under `parent`."""
+    """Let the `waiting` input of a queued run take its place under `parent`, and what is `beside` it.
+
+    The latter is stored by its digest under the tenant's `key`.
+    """
+    now_ms = world.clock.now_ms()
+    commands: list[Command[Any]] = []
+    digest = None
+    if beside is not None:
+        digest, data = stored_beside(key, beside)
+        commands.append(
+            PutContent(conversation=conversation.id, now_ms=now_ms, items=((digest, data),))
+        )
     command = PlaceRun(
         conversation=conversation.id,
-        now_ms=world.clock.now_ms(),
+        now_ms=now_ms,
         run=run.id,
         parent=parent,
         revision=conversation.revision,
         fence=world.fence,
+        beside=digest,
     )
     message = None
     if waiting is not None:
@@ -62,9 +80,10 @@ def input_enters(
             session=conversation.session,
             run=run.id,
             parent=parent,
+            beside=digest,
         )
     return Entering(
-        commands=(command,),
+        commands=(*commands, command),
         run=replace(
             run,
             status=RunStatus.PENDING,
@@ -76,6 +95,7 @@ def input_enters(
             conversation, revision=conversation.revision + (message is not None), slot=run.id
         ),
         message=message,
+        inputs=beside.inputs if beside is not None else (),
     )
 
 

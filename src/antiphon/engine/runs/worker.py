@@ -34,9 +34,11 @@ from antiphon.core.records import (
     Run,
     RunStatus,
 )
+from antiphon.core.retrieval import Beside
 from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
 from antiphon.engine.dispatch.dispatcher import Dispatcher
+from antiphon.engine.knowledge.searching import look_up
 from antiphon.engine.runs.control import Control
 from antiphon.engine.runs.entering import Entering, input_enters, results_enter, with_result
 from antiphon.engine.runs.startup import settle_unknown
@@ -74,6 +76,7 @@ class Worker:
         self._wake_at = wake_at
         self._controls: dict[RunId, Control] = {}
         self._asked: set[OperationId | None] = set()
+        self._found: tuple[RunId, Beside | None] | None = None
         self._leaving = False
 
     def leave(self) -> None:
@@ -228,15 +231,26 @@ class Worker:
         line = await self._line_to(conversation, run.asked_parent or conversation.head)
         match place(run, line, others):
             case PlaceAt(parent):
-                waiting = None
+                waiting, beside = None, None
                 if run.input is not None:
                     waiting = await self._world.store.run_input(run.conversation, run.id)
-                return input_enters(self._world, conversation, run, waiting, parent)
+                if waiting is not None:
+                    beside = await self._beside(run, conversation, waiting)
+                key = await self._world.store.tenant_key(conversation.tenant)
+                return input_enters(
+                    self._world, conversation, run, waiting, parent, beside, key=key
+                )
             case StayQueued():
                 return None
             case CannotPlace(code):
                 await self._end(run, code)
                 return None
+
+    async def _beside(self, run: Run, conversation: Conversation, input_: Message) -> Beside | None:
+        """Return what was found for a run's input; looked up once, though it be placed again."""
+        if self._found is None or self._found[0] != run.id:
+            self._found = (run.id, await look_up(self._world, conversation, input_))
+        return self._found[1]
 
     async def _line_to(self, conversation: Conversation, leaf: MessageId | None) -> list[Message]:
         """Return the newest part of a line that reaches back to a closed point."""

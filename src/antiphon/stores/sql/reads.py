@@ -431,6 +431,24 @@ def content(db: Statements, tenant: TenantId, digest: Digest) -> bytes:
     return bytes(row[0])
 
 
+ASKED_AT_ONCE: Final = 500
+"""Fewer than any database takes parameters."""
+
+
+def contents(db: Statements, tenant: TenantId, digests: Sequence[Digest]) -> dict[Digest, bytes]:
+    """Return what is stored under those of `digests` that there is anything under."""
+    found: dict[Digest, bytes] = {}
+    for start in range(0, len(digests), ASKED_AT_ONCE):
+        wanted = digests[start : start + ASKED_AT_ONCE]
+        marks = ", ".join("?" * len(wanted))
+        rows = db.all(
+            f"SELECT digest, data FROM content WHERE tenant = ? AND digest IN ({marks})",
+            (tenant, *map(pack, wanted)),
+        )
+        found |= {unpack(digest): bytes(data) for digest, data in rows}
+    return found
+
+
 def stored(db: Statements, tenant: TenantId, digests: Sequence[Digest]) -> frozenset[Digest]:
     """Return those of `digests` under which there is content."""
     wanted = ", ".join("?" * len(digests))

@@ -507,6 +507,7 @@ class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     name: str | None = None
     copied_from: MessageId | None = None
+    beside: Digest | None = None
     metadata: dict[str, str] = {}
 
 
@@ -545,7 +546,12 @@ def message_kind(message: Message) -> str:
 
 def message_extra(message: Message) -> bytes | None:
     """Return what few messages have, or None for the others."""
-    extra = Extra(name=message.name, copied_from=message.copied_from, metadata=message.metadata)
+    extra = Extra(
+        name=message.name,
+        copied_from=message.copied_from,
+        beside=message.beside,
+        metadata=message.metadata,
+    )
     return None if extra == _NOTHING else encode_json(extra)
 
 
@@ -571,6 +577,7 @@ def message_record(
         session=sessions[session],
         run=run,
         copied_from=extra.copied_from,
+        beside=extra.beside,
         created_ms=created_ms,
         metadata=extra.metadata,
         status=_STATUSES[status],

@@ -339,6 +339,10 @@ class SqliteStore:
         """Return stored content. Raises `NotFound`."""
         return await self._readers.read(lambda db: reads.content(db, tenant, digest))
 
+    async def contents(self, tenant: TenantId, digests: Sequence[Digest]) -> dict[Digest, bytes]:
+        """Return what is stored under those of `digests` that there is anything under."""
+        return await self._readers.read(lambda db: reads.contents(db, tenant, digests))
+
     async def stored(self, tenant: TenantId, digests: Sequence[Digest]) -> frozenset[Digest]:
         """Return those of `digests` under which there is content."""
         return await self._readers.read(lambda db: reads.stored(db, tenant, digests))

@@ -144,6 +144,7 @@ def place_run(tx: Transaction, command: PlaceRun) -> Run | Denied:
             session=c.session_id,
             run=run.id,
             parent=command.parent,
+            beside=command.beside,
         )
         insert_message(tx, c, message)
         leaf = message.id
