@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from antiphon.core.commands import Command, PlaceRun
 from antiphon.core.retrieval import Found, Passage, Question, RetrievalStatus, read_beside
 from antiphon.engine.explain import exact_request
 from antiphon.errors import AntiphonError
 from antiphon.handles.chat import Chat
 from antiphon.library import Antiphon
+from tests.engine.test_entering import added
 from tests.support.clock import SimulatedClock, settle
 from tests.support.engines import app_on, talk
 from tests.support.provider import Hold, ScriptedProvider, says
@@ -191,6 +194,25 @@ async def test_a_run_that_is_canceled_while_it_is_looked_up_is_never_sent(tmp_pa
         await app.engine.idle(chat.id)
         assert not provider.requests
         assert (await app.engine.world.store.run(chat.id, run.id)).status == "canceled"
+
+
+async def test_an_input_that_has_to_be_placed_again_is_not_looked_up_again(tmp_path: Path) -> None:
+    provider, handbook = ScriptedProvider(says("At six.")), Handbook(TIDES)
+    async with app_on(tmp_path / "a.db", provider, retrievers=[handbook]) as app:
+        chat = await app.create()
+        store, moves = app.engine.world.store, [await added(chat, "I am Ann.")]
+        do_all = store.do_all
+
+        async def after_a_move(*commands: Command[Any]) -> Any:
+            if moves and any(isinstance(command, PlaceRun) for command in commands):
+                await store.do(moves.pop())
+            return await do_all(*commands)
+
+        store.do_all = after_a_move  # type: ignore[method-assign]
+        await (await chat.send("When is high water?")).result()
+        assert len(await chat.tree()) == 3
+    assert handbook.asked == ["When is high water?"]
+    assert "High water is at six." in content(provider, 0, 1)
 
 
 async def test_without_retrievers_a_message_goes_out_as_it_was_written(tmp_path: Path) -> None:
