@@ -80,7 +80,7 @@ def as_placed(
     session: SessionId,
     run: RunId,
     parent: MessageId | None,
-    beside: Digest | None,
+    beside: Digest | None = None,
 ) -> Message:
     """Return an input as it enters the tree: pending, its run's own, under `parent`."""
     return msgspec.structs.replace(
