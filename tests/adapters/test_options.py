@@ -12,6 +12,7 @@ from antiphon.adapters.conversion import convert
 from antiphon.adapters.registry import available, form_of, get
 from antiphon.core.manifest import Policy
 from antiphon.errors import InvalidInput, SequenceRejected
+from tests.support.published_types import problems
 
 FORMS = sorted({form for spelling in options.SPELLINGS for form in spelling})
 
@@ -141,3 +142,106 @@ def test_sampling_goes_from_every_form_to_every_other(source: str, target: str) 
     said = {name: msgspec.json.decode(raw) for name, raw in read.policy.extra.items()}
     for name, raw in wanted.policy.extra.items():
         assert said[name] == msgspec.json.decode(raw)
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+SHAPED: dict[str, dict[str, Any]] = {
+    "openai-chat": {
+        "messages": [{"role": "user", "content": "x"}],
+        "response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}},
+    },
+    "openai-responses": {
+        "input": "x",
+        "text": {"format": {"type": "json_schema", "name": "answer", "schema": SCHEMA}},
+    },
+    "anthropic": {
+        "messages": [{"role": "user", "content": "x"}],
+        "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}},
+    },
+    "gemini": {
+        "contents": [{"role": "user", "parts": [{"text": "x"}]}],
+        "generationConfig": {"responseMimeType": "application/json", "responseJsonSchema": SCHEMA},
+    },
+    "gemini-interactions": {
+        "input": "x",
+        "response_format": {"type": "text", "mime_type": "application/json", "schema": SCHEMA},
+    },
+    "bedrock": {
+        "messages": [{"role": "user", "content": [{"text": "x"}]}],
+        "outputConfig": {"textFormat": {"type": "json_schema", "structure": {
+            "jsonSchema": {"name": "answer", "schema": msgspec.json.encode(SCHEMA).decode()}}}},
+    },
+    "ollama": {"messages": [{"role": "user", "content": "x"}], "format": SCHEMA},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", SHAPED)
+@pytest.mark.parametrize("source", SHAPED)
+def test_the_shape_of_an_answer_goes_from_every_form_to_every_other(
+    source: str, target: str
+) -> None:
+    parsed = get(source).parse(SHAPED[source])
+    there = convert(parsed, get(target), source=source, model="m")
+    body = msgspec.json.decode(there.request.body)
+    for name, value in SHAPED[target].items():
+        if name not in ("messages", "input", "contents"):
+            assert body[name] == value
+    assert problems(target, there.request.body) == []
+    if source != target:
+        assert "option_respelled" in [mapping.rule for mapping in there.mappings]
+
+
+JSON_MODE: dict[str, dict[str, Any]] = {
+    "openai-chat": {"response_format": {"type": "json_object"}},
+    "openai-responses": {"text": {"format": {"type": "json_object"}}},
+    "gemini": {"generationConfig": {"responseMimeType": "application/json"}},
+    "gemini-interactions": {"response_format": {"type": "text", "mime_type": "application/json"}},
+    "ollama": {"format": "json"},
+}
+
+
+@pytest.mark.parametrize("source", JSON_MODE)
+@pytest.mark.parametrize("target", FORMS)
+def test_json_without_a_schema_goes_where_there_is_such_a_mode(source: str, target: str) -> None:
+    if target in JSON_MODE:
+        assert translated(source, target, **JSON_MODE[source])[0] == JSON_MODE[target]
+        return
+    with pytest.raises(InvalidInput) as caught:
+        translated(source, target, **JSON_MODE[source])
+    assert caught.value.code == "unsupported_parameter"
+
+
+def test_a_schema_goes_over_digit_for_digit() -> None:
+    raw = msgspec.Raw(b'{"const":12345678901234567890.10}')
+    said, _ = options.translate(Policy(model="m", extra={"format": raw}), "ollama", "anthropic")
+    assert bytes(raw) in bytes(said["output_config"])
+
+
+@pytest.mark.parametrize(
+    ("source", "given", "at"),
+    [
+        ("openai-chat", {"response_format": {"type": "xml"}}, "response_format"),
+        ("openai-chat", {"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
+        ("openai-responses", {"text": {"format": {"type": "grammar"}}}, "text.format"),
+        ("anthropic", {"output_config": {"format": {"type": "json_schema"}}}, "output_config.format"),
+        ("gemini", {"generationConfig": {"responseMimeType": "text/x.enum"}}, "generationConfig.responseMimeType"),
+        ("gemini-interactions", {"response_format": {"type": "audio"}}, "response_format"),
+        ("ollama", {"format": "yaml"}, "format"),
+    ],
+)  # fmt: skip
+def test_a_shape_that_nobody_else_has_is_refused_with_its_place(
+    source: str, given: dict[str, Any], at: str
+) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        translated(source, next(form for form in FORMS if form != source), **given)
+    assert (caught.value.code, caught.value.at) == ("unsupported_parameter", at)
+
+
+def test_what_stands_beside_the_shape_is_said_or_refused_as_ever() -> None:
+    said, _ = translated(
+        "openai-responses", "openai-chat", text={"format": {"type": "text"}, "verbosity": "low"}
+    )
+    assert said == {"verbosity": "low"}
+    with pytest.raises(InvalidInput) as caught:
+        translated("anthropic", "ollama", output_config={"effort": "low"})
+    assert caught.value.at == "output_config"

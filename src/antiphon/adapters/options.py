@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from antiphon.adapters import shapes
 from antiphon.core import manifest
 from antiphon.core.manifest import Policy
 from antiphon.errors import InvalidInput
@@ -90,7 +91,14 @@ def translate(
         return _within(policy.extra, target, listed)
     said: dict[str, object] = {}
     mappings: list[manifest.Mapping] = []
-    for option in _options(policy.extra, source):
+    shape, extra = shapes.take(policy.extra, source)
+    if shape is not None:
+        for place, value in shapes.said(shape, target).items():
+            if listed is not None and place not in listed and "." not in place:
+                raise _unsaid(target, shape.at)
+            _put(said, place, value)
+        mappings.append(_mapping("option_respelled", shape.at, f"as {shapes.PLACES[target]}"))
+    for option in _options(extra, source):
         spelling = next((s for s in SPELLINGS if s.get(source) == option.path), {})
         word = spelling.get(target)
         if word is not None and (listed is None or word in listed or "." in word):
@@ -103,12 +111,16 @@ def translate(
         elif option.path.partition(".")[0] in INCIDENTAL:
             mappings.append(_mapping("option_dropped", option.path, f"{target} has no such option"))
         else:
-            raise InvalidInput(
-                f"{target} has no word for this option, and leaving it out would change the answer.",
-                code="unsupported_parameter",
-                at=option.path,
-            )
+            raise _unsaid(target, option.path)
     return {name: msgspec.Raw(_encode(said[name])) for name in sorted(said)}, tuple(mappings)
+
+
+def _unsaid(target: str, at: str) -> InvalidInput:
+    return InvalidInput(
+        f"{target} has no word for this option, and leaving it out would change the answer.",
+        code="unsupported_parameter",
+        at=at,
+    )
 
 
 def _within(
