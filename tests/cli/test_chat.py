@@ -132,7 +132,7 @@ def test_input_that_cannot_be_read_exits_with_2_and_changes_nothing(place: Place
         (["-m", "nothing-like-it"], "model_not_found"),
         (["--conversation", "conv_nothing"], "not_found"),
         (["--config", "nowhere.toml"], "config_not_found"),
-        (["--db", "postgres://x"], "unknown_database"),
+        (["--db", "mysql://x"], "unknown_database"),
         (["--db", ""], "unknown_database"),
         (["--db", "sqlite:///"], "unknown_database"),
         (["--no-such-option"], "usage"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import TypeAlias
@@ -9,10 +10,12 @@ from typing import TypeAlias
 import pytest
 
 from antiphon.stores.base import Store
+from antiphon.stores.postgres import open_postgres
 from antiphon.stores.sql.recent import News, news_of
 from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sqlite import open_sqlite, writer
 from tests.stores.talk import Talk
+from tests.support.postgres import shared_server
 
 Opener: TypeAlias = Callable[[], Awaitable[Store]]
 
@@ -51,20 +54,31 @@ def compare(tx: Transaction) -> None:
         assert key == fresh.tenant_key(tenant)
 
 
-@pytest.fixture(params=["memory", "file"])
+@pytest.fixture(
+    params=["memory", "file", pytest.param("postgres", marks=pytest.mark.needs("postgres"))]
+)
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Opener]:
     """Opens a new, empty store of one kind, as often as a test wants one; closes them all."""
     opened: list[Store] = []
+    taken: list[str] = []
+    server = await asyncio.to_thread(shared_server) if request.param == "postgres" else None
 
     async def opener() -> Store:
-        where = ":memory:" if request.param == "memory" else tmp_path / f"{len(opened)}.db"
         # What a power cut may take is tested elsewhere; here only time would go by.
-        opened.append(await open_sqlite(where, synchronous="OFF"))
+        if server is not None:
+            taken.append(await asyncio.to_thread(server.database))
+            opened.append(await open_postgres(taken[-1]))
+        else:
+            where = ":memory:" if request.param == "memory" else tmp_path / f"{len(opened)}.db"
+            opened.append(await open_sqlite(where, synchronous="OFF"))
         return opened[-1]
 
     yield opener
     for store in opened:
         await store.close()
+    for address in taken:
+        assert server is not None
+        await asyncio.to_thread(server.give_back, address)
 
 
 @pytest.fixture

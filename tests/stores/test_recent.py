@@ -28,8 +28,8 @@ from antiphon.core.records import OPEN_RUN, RunStatus
 from antiphon.errors import NotFound
 from antiphon.stores.base import Store
 from antiphon.stores.sql.recent import NEWEST
+from antiphon.stores.sql.store import SqlStore
 from antiphon.stores.sqlite import open_sqlite
-from antiphon.stores.sqlite.store import SqliteStore
 from tests.stores.talk import Talk
 
 
@@ -159,7 +159,7 @@ async def test_a_turn_asks_the_file_for_nothing_that_memory_holds(tmp_path: Path
     async with two_views(tmp_path) as (talk, _):
         await talk.answered("run_1", "op_1", calls=("c1",), then=Then.CONTINUE)
         store = talk.store
-        assert isinstance(store, SqliteStore)
+        assert isinstance(store, SqlStore)
         asked: list[object] = []
 
         async def read(question: Callable[..., object]) -> object:

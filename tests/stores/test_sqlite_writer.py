@@ -20,9 +20,10 @@ from antiphon.errors import InternalError, InvalidInput, NotDurable, StoreError
 from antiphon.stores.sql import conditions
 from antiphon.stores.sql.recent import News
 from antiphon.stores.sql.transaction import Transaction
+from antiphon.stores.sql.writer import BATCH, Request
 from antiphon.stores.sqlite import connections, open_sqlite
 from antiphon.stores.sqlite.connections import open_writer
-from antiphon.stores.sqlite.writer import BATCH, Request, Writer
+from antiphon.stores.sqlite.writer import Writer
 from tests.stores.talk import Talk
 
 PATIENCE_S = 30.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import os
 import re
 import shutil
 import subprocess
@@ -42,7 +44,16 @@ def chromium() -> str | None:
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 
 
+def postgres(program: str) -> str | None:
+    """Return where one of PostgreSQL's programs is, if it is: Debian keeps servers out of PATH."""
+    folders = sorted(glob.glob("/usr/lib/postgresql/*/bin"), reverse=True)
+    return shutil.which(program, path=os.pathsep.join([*folders, os.environ.get("PATH", "")]))
+
+
 PARTS: Final = {
     "node": Part("Node.js 20 or newer, with npm", _node, "https://nodejs.org, or your packages"),
     "chromium": Part("Chromium", lambda: chromium() is not None, "apt install chromium"),
+    "postgres": Part(
+        "PostgreSQL", lambda: postgres("initdb") is not None, "apt install postgresql"
+    ),
 }

@@ -22,6 +22,7 @@ from antiphon.engine.explain import verified_request
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.errors import AntiphonError, Erased, NotFound
+from antiphon.stores.addresses import is_shared
 from antiphon.stores.sqlite.connections import check_file, has_wal_reset_bug, translated
 from antiphon.stores.sqlite.examine import Check, Problem, examine
 
@@ -98,6 +99,8 @@ class _Report:
 
     def disk(self, settings: Settings) -> None:
         """See what room there is."""
+        if is_shared(settings.db):
+            return
         folder = Path(place_of(settings)).absolute().parent
         if not folder.is_dir():
             return
@@ -114,6 +117,12 @@ class _Report:
 
     def database(self, settings: Settings) -> None:
         """Examine the file and what is in it."""
+        if is_shared(settings.db):
+            try:
+                run(self._stored(settings, at_work=True))
+            except AntiphonError as error:
+                self._wrong(error)
+            return
         path = Path(place_of(settings))
         if not path.absolute().parent.is_dir():
             self.problems.append(

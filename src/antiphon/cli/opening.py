@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from antiphon.core.commands import Fence
 from antiphon.core.ids import NodeId
 from antiphon.core.manifest import WireRequest
-from antiphon.engine.assembly import SQLITE, open_store, open_world
+from antiphon.engine.assembly import open_store, open_world
 from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.edge.clock import SystemClock
 from antiphon.engine.edge.entropy import Ids, SystemEntropy
@@ -27,6 +27,7 @@ from antiphon.errors import InternalError, InvalidInput, StoreLocked
 from antiphon.handles.chat import Conversations
 from antiphon.library import Antiphon
 from antiphon.library import open as open_library
+from antiphon.stores.addresses import is_shared, shown
 from antiphon.stores.sqlite.lock import holder
 
 T = TypeVar("T")
@@ -56,11 +57,13 @@ def settings_of(db: str | None, config: str | None, **flags: object) -> Settings
 
 def place_of(settings: Settings) -> str:
     """Return where the data lies, as a person would write it."""
-    return settings.db.removeprefix(SQLITE)
+    return shown(settings.db)
 
 
 def holder_of(settings: Settings) -> str | None:
-    """Return the process that has the database open, or None."""
+    """Return the process that alone has the database open, or None."""
+    if is_shared(settings.db):
+        return None
     place = place_of(settings)
     return holder(Path(place)) if place else None
 

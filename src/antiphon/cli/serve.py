@@ -17,6 +17,7 @@ from antiphon.cli.output import config_option, db_option, print_json
 from antiphon.cli.view.text import Ink
 from antiphon.engine.models import REHEARSAL
 from antiphon.engine.settings import Settings
+from antiphon.stores.addresses import is_shared
 
 
 @click.command()
@@ -78,9 +79,10 @@ def screen(settings: Settings, url: str, *, keyed: bool = False, tools: Sequence
     ink = Ink()
     models = settings.models
     default = models.default_name
+    place = place_of(settings)
     rows = [
         ("at", url),
-        ("data", str(Path(place_of(settings)).absolute())),
+        ("data", place if is_shared(settings.db) else str(Path(place).absolute())),
         ("models", ", ".join(models.names())),
         *(("tools", server) for server in tools),
         ("stop", "Ctrl-C"),

@@ -18,9 +18,8 @@ from antiphon.engine.tools.function import Function
 from antiphon.engine.tools.toolbox import open_toolbox
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput
+from antiphon.stores.addresses import POSTGRES, SQLITE, is_shared
 from antiphon.stores.base import Store
-
-SQLITE = "sqlite:///"
 
 
 @asynccontextmanager
@@ -68,14 +67,26 @@ async def open_world(
 
 
 async def open_store(address: str, *, read_only: bool = False) -> Store:
-    """Open the store that `address` names: a path, `:memory:`, or `sqlite:///path`.
+    """Open the store that `address` names: a path, `:memory:`, `sqlite:///path`, `postgresql://…`.
 
     Raises:
-        InvalidInput: `unknown_database`: no store of this release takes it.
+        InvalidInput: `unknown_database`: no store of this release takes it, or its driver is not
+            installed.
     """
+    if is_shared(address):
+        try:
+            from antiphon.stores.postgres import open_postgres
+        except ModuleNotFoundError:
+            raise InvalidInput(
+                "PostgreSQL needs one more package: pip install 'antiphon[postgres]'.",
+                code="unknown_database",
+                at=POSTGRES[0],
+            ) from None
+        return await open_postgres(address, read_only=read_only)
     if "://" in address and not address.startswith(SQLITE):
         raise InvalidInput(
-            "This release keeps conversations in SQLite: give a path or sqlite:///path.",
+            "Conversations are kept in SQLite or PostgreSQL: give a path, sqlite:///path or "
+            "postgresql://host/database.",
             code="unknown_database",
             at=address.split("://", 1)[0] + "://",
         )

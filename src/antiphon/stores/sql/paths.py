@@ -31,7 +31,7 @@ WITH RECURSIVE line (at, steps) AS (
   SELECT CAST(:leaf AS BIGINT), 1
   UNION ALL
   SELECT m.parent, line.steps + 1 FROM line JOIN message AS m ON m.place = line.at
-  WHERE m.parent < m.place AND line.steps < :limit
+  WHERE m.parent < m.place AND line.steps < CAST(:limit AS BIGINT)
     AND m.parent IS DISTINCT FROM CAST(:until AS BIGINT)
 )
 {MESSAGE} FROM line JOIN message AS m ON m.place = line.at ORDER BY line.steps

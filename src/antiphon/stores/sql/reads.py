@@ -229,9 +229,10 @@ def has_message(db: Statements, tenant: TenantId, message: MessageId) -> bool:
 
 def homes(db: Statements, tenant: TenantId, message: MessageId) -> list[ConversationId]:
     """Return the tenant's conversations that hold a message of this id, at most two."""
+    # With a sign before it, the number finds messages, and messages do not find conversations.
     rows = db.all(
         """SELECT c.id FROM conversation AS c
-        JOIN message AS m ON m.place >> 32 = c.number AND m.id = ?
+        JOIN message AS m ON m.place >> 32 = +c.number AND m.id = ?
         WHERE c.tenant = ? LIMIT 2""",
         (message, tenant),
     )

@@ -27,7 +27,8 @@ from antiphon.stores.sql.transaction import Erased, Settled, Transaction
 
 CONVERSATIONS: Final = 1024
 NEWEST: Final = 64
-"""How many conversations are held, and the newest messages and events of each."""
+"""How many conversations are held, and the newest messages and events of each. None are held
+where other processes write too: what was true here may not be true any more."""
 
 
 class Standing(NamedTuple):
@@ -86,7 +87,8 @@ class _Held:
 class Recent:
     """Answers from memory what the newest transactions have shown. Lives on the event loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, conversations: int = CONVERSATIONS) -> None:
+        self._conversations = conversations
         self._held: OrderedDict[ConversationId, _Held] = OrderedDict()
 
     def take(self, news: News) -> None:
@@ -111,7 +113,7 @@ class Recent:
             else:
                 self._of(conversation).standing = new
                 self._held.move_to_end(conversation)
-        while len(self._held) > CONVERSATIONS:
+        while len(self._held) > self._conversations:
             self._held.popitem(last=False)
 
     def _of(self, conversation: ConversationId) -> _Held:

@@ -1,0 +1,104 @@
+"""PostgreSQL's connection as the shared code sees it: synchronous, with `?` and `:name`.
+
+asyncpg speaks the protocol on an event loop; each connection here has a loop of its own that
+runs only while its thread waits for an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Mapping
+from functools import cache
+from typing import Final, TypeVar
+
+import asyncpg
+
+from antiphon.stores.sql.statements import Dialect, Parameters, Row
+
+T = TypeVar("T")
+
+DIALECT: Final = Dialect(
+    # JSON may say NUL, and PostgreSQL's texts may not hold it.
+    says=r"""EXISTS (
+      SELECT 1 FROM json_array_elements(CAST(
+        replace(convert_from(m.blocks, 'UTF8'), '\u0000', '\ufffd') AS json)) AS b
+      WHERE b ->> 'text' ILIKE :words ESCAPE '\')""",
+    titled=r"c.title ILIKE :words ESCAPE '\'",
+)
+
+_MARK: Final = re.compile(r"'(?:[^']|'')*'|\?|(?<!:):([a-z_]+)")
+
+
+@cache
+def translated(sql: str) -> tuple[str, tuple[str, ...]]:
+    """Return a statement with PostgreSQL's marks, and the names that they stand for, if any.
+
+    Example:
+        >>> translated("SELECT ? + ?")
+        ('SELECT $1 + $2', ())
+        >>> translated("SELECT :a, ':b', :c, :a")
+        ("SELECT $1, ':b', $2, $1", ('a', 'c'))
+    """
+    names: dict[str, int] = {}
+    count = 0
+
+    def mark(found: re.Match[str]) -> str:
+        nonlocal count
+        if found[0] == "?":
+            count += 1
+            return f"${count}"
+        if found[1] is None:
+            return found[0]
+        return f"${names.setdefault(found[1], len(names) + 1)}"
+
+    return _MARK.sub(mark, sql), tuple(names)
+
+
+class PostgresStatements:
+    """Statements on one connection; only the thread that made it may use it."""
+
+    dialect = DIALECT
+
+    def __init__(
+        self, connection: asyncpg.Connection[asyncpg.Record], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.connection = connection
+        self._loop = loop
+
+    def close(self) -> None:
+        """Close the loop; the connection is closed before."""
+        self._loop.close()
+
+    def wait(self, answer: Awaitable[T]) -> T:
+        """Return what the database answers."""
+        return self._loop.run_until_complete(answer)
+
+    def execute(self, sql: str, parameters: Parameters = ()) -> int:
+        """Carry out a statement and return how many rows it changed."""
+        text, values = _bound(sql, parameters)
+        told = self.wait(self.connection.execute(text, *values))
+        count = told.rpartition(" ")[2]
+        return int(count) if count.isdigit() else 0
+
+    def one(self, sql: str, parameters: Parameters = ()) -> Row | None:
+        """Return the first row, or None."""
+        text, values = _bound(sql, parameters)
+        row = self.wait(self.connection.fetchrow(text, *values))
+        return None if row is None else tuple(row)
+
+    def all(self, sql: str, parameters: Parameters = ()) -> list[Row]:
+        """Return every row."""
+        text, values = _bound(sql, parameters)
+        return list(map(tuple, self.wait(self.connection.fetch(text, *values))))
+
+    def script(self, sql: str) -> None:
+        """Carry out statements without parameters, all in one journey to the database."""
+        self.wait(self.connection.execute(sql))
+
+
+def _bound(sql: str, parameters: Parameters) -> tuple[str, tuple[object, ...]]:
+    text, names = translated(sql)
+    if isinstance(parameters, Mapping):
+        return text, tuple(parameters[name] for name in names)
+    return text, tuple(parameters)

@@ -1,0 +1,342 @@
+"""Writers: a few threads with a connection each; a conversation's commands go to one of them.
+
+A transaction first compares this node's epoch and locks the rows of the conversations that its
+batch is about, in the order of their ids, so that nodes cannot lock each other out. While they
+are locked nothing of these conversations changes but here, and what the batch has read of them
+stays true to its end; afterwards nothing is.
+
+The node's own row is held too, weakly: whoever declares this node dead waits for the transactions
+that it has begun, and lets it begin no other. So a node that was frozen, and wakes up, changes
+nothing any more.
+
+Where the connection breaks while a commit is under way, nobody knows its outcome but the database:
+it is asked by the transaction's number, which it gave before. Where it cannot be asked either,
+the callers are told so (`commit_unknown`): everything or nothing was kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+from zlib import crc32
+
+from asyncpg import exceptions as pg
+
+from antiphon.core.commands import Fence
+from antiphon.core.dispatch import Denied
+from antiphon.core.records import StoredEvent
+from antiphon.errors import AntiphonError, StoreError
+from antiphon.stores.postgres.connections import (
+    AGAIN,
+    LOST,
+    close_connection,
+    constraint,
+    not_durable,
+    open_connection,
+    translated,
+    unstorable,
+)
+from antiphon.stores.postgres.statements import PostgresStatements
+from antiphon.stores.sql.recent import News
+from antiphon.stores.sql.transaction import Outrun, Transaction
+from antiphon.stores.sql.writer import (
+    LINGER_S,
+    BatchLost,
+    BatchWriter,
+    Outcome,
+    Request,
+    carry_out,
+)
+
+WRITERS: Final = 4
+BATCH: Final = 64
+TRIES: Final = 5
+"""How often a request is carried out anew because others were in the way."""
+
+ASK_S: Final = 30.0
+ASK_EVERY_S: Final = 0.2
+"""How long, and how often, the outcome of a commit is asked for."""
+
+_BEGIN: Final = """
+WITH mine AS MATERIALIZED (
+  SELECT epoch FROM node WHERE id = :node AND epoch = :epoch FOR KEY SHARE
+), held AS MATERIALIZED (
+  SELECT number FROM conversation WHERE id = ANY (:about) ORDER BY id FOR UPDATE
+)
+SELECT CAST(pg_current_xact_id() AS TEXT), (SELECT count(*) FROM mine), (SELECT count(*) FROM held)
+"""
+
+_AGAIN: Final = frozenset({"conversation_id", "content_use_content"})
+"""Constraints that only a node that was first can have broken: the command will see its work."""
+
+
+class Writer(BatchWriter):
+    """One thread, one connection."""
+
+    def __init__(
+        self,
+        connect: Callable[[], PostgresStatements],
+        *,
+        loop: asyncio.AbstractEventLoop,
+        new_key: Callable[[], bytes],
+        publish: Callable[[News], None],
+        linger_s: float = LINGER_S,
+        name: str = "antiphon-writer",
+    ) -> None:
+        super().__init__(loop=loop, publish=publish, linger_s=linger_s, batch=BATCH, name=name)
+        self._connect = connect
+        self._new_key = new_key
+        self._db: PostgresStatements | None = None
+        self.fence: Fence | None = None
+        """The epoch under which this process works, once it has joined."""
+
+    def _open(self) -> None:
+        """Connect when there is something to do; what is wrong was told by who opened the store."""
+
+    def _opened(self) -> PostgresStatements:
+        if self._db is None:
+            self._db = self._connect()
+        return self._db
+
+    def _close(self) -> None:
+        if self._db is not None:
+            close_connection(self._db)
+            self._db = None
+
+    def _commit(self, batch: list[Request]) -> tuple[News, list[Outcome]]:
+        try:
+            return self._attempt(batch)
+        except Outrun:
+            pass
+        except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on
+            return News(), [Outcome(request, error=error) for request in batch]
+        events: list[StoredEvent] = []
+        outcomes: list[Outcome] = []
+        for request in batch:
+            news, outcome = self._alone(request)
+            events += news.events
+            outcomes.append(outcome)
+        return News(events), outcomes
+
+    def _alone(self, request: Request) -> tuple[News, Outcome]:
+        """Carry out one request that others were in the way of, as often as it takes."""
+        for _ in range(TRIES):
+            try:
+                news, (outcome,) = self._attempt([request])
+            except Outrun:
+                continue
+            except Exception as error:  # noqa: BLE001 - as above
+                return News(), Outcome(request, error=error)
+            else:
+                return news, outcome
+        busy = StoreError("Other nodes are in the way; try again.", code="store_busy")
+        return News(), Outcome(request, error=busy)
+
+    def _attempt(self, batch: Sequence[Request]) -> tuple[News, list[Outcome]]:
+        """Carry out a batch in one transaction.
+
+        Raises:
+            Outrun: Nothing of it was kept, and it may go well now.
+            StoreError: Nothing of it was kept; `commit_unknown`: nobody knows.
+        """
+        number: str | None = None
+        try:
+            db, alone = self._opened(), len(batch) == 1
+            savepoints = _Savepoints(db, partial(self._begin, db, batch))
+            number = savepoints.begin()
+            tx = Transaction(db, self._new_key)
+            outcomes = [carry_out(savepoints, tx, request, alone=alone) for request in batch]
+            news = News(tx.events)
+            number = savepoints.number
+        except Outrun:
+            self._recover()
+            raise
+        except Exception as error:
+            self._recover()
+            if isinstance(error, AGAIN):
+                raise Outrun from error
+            if isinstance(error, StoreError) and error.code == "node_fenced":
+                raise
+            cause = error.__cause__ if isinstance(error, BatchLost) else error
+            raise not_durable(cause or error) from None
+        try:
+            db.script("COMMIT")
+        except Exception as error:
+            self._recover()
+            if isinstance(error, AGAIN):
+                raise Outrun from error
+            if not isinstance(error, LOST):
+                raise not_durable(error) from None
+            if not self._was_committed(number):
+                raise not_durable(error) from None
+        return news, outcomes
+
+    def _begin(self, db: PostgresStatements, batch: Sequence[Request]) -> str:
+        """Begin a transaction, lock what it is about, and return its number."""
+        db.script("BEGIN")
+        fence = self.fence
+        row = db.one(
+            _BEGIN,
+            {
+                "node": fence.node if fence else None,
+                "epoch": fence.epoch if fence else 0,
+                "about": list({name for request in batch for name in request.about}),
+            },
+        )
+        assert row is not None
+        if fence is not None and not row[1]:
+            raise StoreError(
+                "Others hold this node for dead and have taken over its work; start it again.",
+                code="node_fenced",
+                at=fence.node,
+            )
+        return str(row[0])
+
+    def _was_committed(self, number: str) -> bool:
+        """Ask what became of a transaction whose commit was not answered.
+
+        Raises:
+            StoreError: `commit_unknown`: the database cannot be asked.
+        """
+        until = time.monotonic() + ASK_S
+        while time.monotonic() < until:
+            try:
+                row = self._opened().one(
+                    "SELECT pg_xact_status(CAST(CAST(? AS TEXT) AS xid8))", (number,)
+                )
+                assert row is not None
+                if row[0] in ("committed", "aborted"):
+                    return bool(row[0] == "committed")
+            except (*LOST, pg.PostgresError, StoreError):
+                self._recover()
+            time.sleep(ASK_EVERY_S)
+        raise StoreError(
+            "The connection to the database broke during a commit, and it cannot be asked: "
+            "everything or nothing of this was kept.",
+            code="commit_unknown",
+        )
+
+    def _recover(self) -> None:
+        """Leave no transaction open; where that fails, begin anew with another connection."""
+        db = self._db
+        if db is None:
+            return
+        try:
+            if db.connection.is_closed():
+                raise ConnectionError
+            if db.connection.is_in_transaction():
+                db.script("ROLLBACK")
+        except Exception:  # noqa: BLE001 - it is of no use any more
+            self._db = None
+            close_connection(db)
+
+
+class _Savepoints:
+    """Requests within a transaction of PostgreSQL."""
+
+    def __init__(self, db: PostgresStatements, begin: Callable[[], str]) -> None:
+        self._db = db
+        self._begin = begin
+        self.number = ""
+        """What the database calls the transaction."""
+
+    def begin(self) -> str:
+        """Begin the transaction and return its number."""
+        self.number = self._begin()
+        return self.number
+
+    def savepoint(self, *, alone: bool) -> None:
+        if not alone:
+            self._db.script("SAVEPOINT request")
+
+    def undo(self, *, alone: bool) -> None:
+        if alone:
+            self._db.script("ROLLBACK")
+            self.begin()
+        else:
+            self._db.script("ROLLBACK TO request")
+
+    def release(self, *, alone: bool) -> None:
+        if not alone:
+            self._db.script("RELEASE request")
+
+    def judge(self, error: Exception) -> Denied | AntiphonError | None:
+        match error:
+            case pg.IntegrityConstraintViolationError():
+                name = str(error.constraint_name)
+                if name in _AGAIN:
+                    raise Outrun from error
+                return Denied(constraint(error))
+            case _ if isinstance(error, LOST):
+                raise BatchLost from error
+            case _ if isinstance(error, AGAIN):
+                raise Outrun from error
+            case pg.PostgresError():
+                return unstorable(error) or translated(error)
+            case _:
+                return None
+
+
+class Writers:
+    """All writers of a process; each conversation's commands go to one of them, in order."""
+
+    def __init__(self, writers: Sequence[Writer]) -> None:
+        self._writers = writers
+
+    def join_as(self, fence: Fence) -> None:
+        """Compare this epoch in every transaction from now on."""
+        for writer in self._writers:
+            writer.fence = fence
+
+    def start(self) -> None:
+        """Begin."""
+        for writer in self._writers:
+            writer.start()
+
+    def put(self, request: Request) -> None:
+        """Queue a request; called on the loop."""
+        first = request.about[0] if request.about else ""
+        self._writers[crc32(first.encode()) % len(self._writers)].put(request)
+
+    def nudge(self) -> None:
+        """Let what was queued linger no longer."""
+        for writer in self._writers:
+            writer.nudge()
+
+    def stop(self) -> None:
+        """Take no more requests; what was queued is still carried out."""
+        for writer in self._writers:
+            writer.stop()
+
+    def join(self) -> None:
+        """After `stop`: wait until all is carried out; blocks."""
+        for writer in self._writers:
+            writer.join()
+
+
+def writers(
+    address: str,
+    count: int,
+    *,
+    loop: asyncio.AbstractEventLoop,
+    new_key: Callable[[], bytes],
+    publish: Callable[[News], None],
+    linger_s: float,
+) -> Writers:
+    """Return the writers of a process; none has a connection yet."""
+    return Writers(
+        [
+            Writer(
+                partial(open_connection, address),
+                loop=loop,
+                new_key=new_key,
+                publish=publish,
+                linger_s=linger_s,
+                name=f"antiphon-writer-{number}",
+            )
+            for number in range(count)
+        ]
+    )
