@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from antiphon.core.blocks import Status
-from antiphon.core.commands import CancelRun, Fence, MoveHead, Then
+from antiphon.core.blocks import Origin, Status
+from antiphon.core.commands import AskAgain, CancelRun, Fence, MoveHead, Then
 from antiphon.core.events import HeadMoved, Placed, RunChanged, decode_event
 from antiphon.core.ids import MessageId, RunId
+from antiphon.core.judging import Verdict
 from antiphon.core.records import RunStatus
 from tests.stores.talk import START_MS, Talk
 
@@ -98,3 +101,52 @@ async def test_only_the_owner_lets_a_message_join_and_only_at_the_leaf(talk: Tal
     assert await talk.denied(talk.join("run_2", "run_1", "r1")) == "caller_current"
     talk.fence = Fence(node=old.node, epoch=old.epoch + 1)
     await talk.do(talk.join("run_2", "run_1", "r1"))
+
+
+# Asking again.
+
+
+async def misfit(talk: Talk) -> None:
+    """`run_1` has committed an answer that does not fit what was asked for."""
+    await talk.streaming()
+    commit = replace(
+        talk.commit("op_1", 1, talk.answer("a1"), then=Then.CONTINUE),
+        end_code="schema_mismatch",
+        verdict=Verdict(fits=False, at="city", rule="type"),
+    )
+    await talk.do(commit)
+
+
+def asking_again(talk: Talk) -> AskAgain:
+    return AskAgain(
+        **talk.head(),
+        run=RunId("run_1"),
+        message=talk.message("n1", "It does not fit.", origin=Origin.SYSTEM),
+        parent=MessageId("a1"),
+        fence=talk.fence,
+    )
+
+
+@pytest.mark.req("M104")
+async def test_why_an_answer_does_not_do_follows_it_and_the_run_goes_on(talk: Talk) -> None:
+    await misfit(talk)
+    before = await talk.row()
+    run = await talk.do(asking_again(talk))
+    assert (run.status, run.leaf, run.end_code) == (RunStatus.PENDING, "n1", "answer_retried")
+    message = await talk.store.message(talk.conversation, MessageId("n1"))
+    assert (message.parent, message.status, message.run) == ("a1", Status.SUCCESS, "run_1")
+    row = await talk.row()
+    assert (row.slot, row.revision, row.head) == ("run_1", before.revision + 1, "n1")
+
+
+async def test_an_answer_is_asked_for_again_once(talk: Talk) -> None:
+    await misfit(talk)
+    await talk.do(asking_again(talk))
+    again = replace(asking_again(talk), message=talk.message("n2"), parent=MessageId("n1"))
+    assert await talk.denied(again) == "end_code"
+
+
+async def test_an_answer_that_fits_is_not_asked_for_again(talk: Talk) -> None:
+    await talk.streaming()
+    await talk.do(talk.commit("op_1", 1, talk.answer("a1"), then=Then.CONTINUE))
+    assert await talk.denied(asking_again(talk)) == "end_code"

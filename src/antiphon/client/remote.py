@@ -265,6 +265,8 @@ def _asked(ask: Ask) -> dict[str, Any]:
         "tool_choice": ask.tool_choice,
         "temperature": ask.temperature,
         "max_output_tokens": ask.max_output_tokens,
+        "answer_schema": ask.answer_schema,
+        "retry_answer": ask.retry_answer or None,
     }
     return {name: value for name, value in asked.items() if value is not None}
 

@@ -25,6 +25,10 @@ class Ask:
     """Options as the model's dialect names them."""
     alone: bool = False
     """Whether the run is refused, instead of queued, where another one works."""
+    answer_schema: msgspec.Raw | None = None
+    """A JSON Schema that the answer is judged by once it is committed; the provider is not told."""
+    retry_answer: bool = False
+    """Whether the model is told of an answer that does not fit, and asked once more."""
     steer: bool = False
     """Whether the message may join the run that works, at its next step boundary. Where that run
     ends before it has one, the message is worked through as any other."""

@@ -26,6 +26,7 @@ from antiphon.core.ids import (
     SessionId,
     TenantId,
 )
+from antiphon.core.judging import Verdict
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import (
     Attempt,
@@ -182,6 +183,20 @@ class JoinRun(Command[Run]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AskAgain(Command[Run]):
+    """Let a run's answer be followed by why it does not do; the model is asked once more.
+
+    Needs what `JoinRun` needs of the run, and its end code `schema_mismatch`, which becomes
+    `answer_retried`. `message` enters under `parent`, at once a success; revision + 1.
+    """
+
+    run: RunId
+    message: Message
+    parent: MessageId
+    fence: Fence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRun(Command[Run]):
     """Take over an open run whose owner's epoch is stale. The slot stays with the run."""
 
@@ -333,6 +348,8 @@ class CommitAnswer(Command[Run]):
     then: Then = Then.FINISH
     end_code: str | None = None
     found: bool = False
+    verdict: Verdict | None = None
+    """What the schema that was asked for says of it, where one was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

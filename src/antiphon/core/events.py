@@ -15,6 +15,7 @@ import msgspec
 from antiphon.core.deltas import Channel
 from antiphon.core.dispatch import State
 from antiphon.core.ids import CallId, MessageId, OperationId, RunId
+from antiphon.core.judging import Verdict
 from antiphon.core.manifest import Purpose
 from antiphon.core.records import CallState, RunStatus
 
@@ -78,6 +79,7 @@ class Committed(_Event, frozen=True, kw_only=True, tag="message.committed"):
     calls: tuple[CallId, ...] = ()
     input_tokens: int = 0
     output_tokens: int = 0
+    verdict: Verdict | None = None
 
 
 class Withdrawn(_Event, frozen=True, kw_only=True, tag="preview.withdrawn"):

@@ -106,6 +106,8 @@ class RunOptions(_Row, frozen=True, kw_only=True, omit_defaults=True):
     max_model_calls: int = 16
     max_tool_calls: int = 64
     steer: bool = False
+    answer_schema: Digest | None = None
+    retry_answer: bool = False
     metadata: dict[str, str] = {}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -25,6 +25,14 @@ if TYPE_CHECKING:
     _Json: TypeAlias = dict[str, "_Json"] | list["_Json"] | str | float | bool | None
 
 MAX_PROBLEM_CHARACTERS: Final = 500
+
+
+class Misfit(NamedTuple):
+    """The first thing about a value that does not fit: its place, the rule, and a sentence."""
+
+    at: str
+    rule: str
+    message: str
 
 
 class SchemaCheck:
@@ -54,7 +62,20 @@ class SchemaCheck:
         except RecursionError:
             return "nested too deep"
 
+    def misfit(self, text: str) -> Misfit | None:
+        """Return where `text` does not fit, and by which rule, or None where it does."""
+        try:
+            return self._misfit(json.loads(text))
+        except (ValueError, RecursionError):
+            return Misfit(at="", rule="json", message="not JSON")
+
     def _violation(self, value: _Json) -> str | None:
+        found = self._misfit(value)
+        if found is None:
+            return None
+        return _short(f"{found.at}: {found.message}" if found.at else found.message)
+
+    def _misfit(self, value: _Json) -> Misfit | None:
         from jsonschema.exceptions import SchemaError, best_match
         from referencing.exceptions import Unresolvable
 
@@ -63,13 +84,15 @@ class SchemaCheck:
                 self._validator = _validator(self._document)
             error = best_match(self._validator.iter_errors(value))
         except SchemaError as broken:
-            return _short(f"the tool's own schema is not valid: {broken.message}")
+            return _broken(f"the schema itself is not valid: {broken.message}")
         except Unresolvable as dangling:
-            return _short(f"the tool's own schema refers to nothing: {dangling}")
+            return _broken(f"the schema itself refers to nothing: {dangling}")
         if error is None:
             return None
         where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.path)
-        return _short(f"{where.lstrip('.')}: {error.message}" if where else error.message)
+        return Misfit(
+            at=_short(where.lstrip(".")), rule=str(error.validator), message=error.message
+        )
 
 
 def compile_schema(
@@ -106,6 +129,10 @@ def _validator(document: Mapping[str, Any] | bool) -> Validator:
     # An empty registry: the library's default one would fetch what a `$ref` names.
     compiled: Validator = kind(document, registry=Registry())
     return compiled
+
+
+def _broken(message: str) -> Misfit:
+    return Misfit(at="", rule="$schema", message=message)
 
 
 def _short(sentence: str) -> str:

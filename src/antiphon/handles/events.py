@@ -8,6 +8,7 @@ from typing import TypeAlias
 from antiphon.core.blocks import Message
 from antiphon.core.events import Preview
 from antiphon.core.ids import RunId
+from antiphon.core.judging import Verdict
 from antiphon.core.records import Call, RunStatus
 
 
@@ -28,6 +29,8 @@ class Committed:
     message: Message
     generation: int
     finish: str | None
+    verdict: Verdict | None = None
+    """What the schema that was asked for says of it, where one was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,6 +82,7 @@ class RunHandle:
                     message=message,
                     generation=event.generation,
                     finish=event.finish,
+                    verdict=event.verdict,
                 )
             case events.CallChanged() if event.state not in (
                 CallState.PENDING,

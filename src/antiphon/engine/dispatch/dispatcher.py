@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 from antiphon.adapters.base import RenderedLine, Resumable
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.assembler import Assembler
+from antiphon.core.blocks import Message
 from antiphon.core.commands import Accept, Close, Command, Prepare, PutContent, Retry, Supersede
 from antiphon.core.dispatch import Denied, State
 from antiphon.core.ids import Digest, MessageId, OperationId
@@ -65,6 +66,12 @@ class Dispatcher:
         """
         accepted = await self._begin(run, tools=tools, entering=entering)
         return await self._carry_out(accepted, run, control)
+
+    async def problem(self, run: Run, answer: Message) -> str | None:
+        """Return in a sentence why a run's answer is not what was asked for, if it is not."""
+        conversation = await self._world.store.conversation(run.conversation)
+        expectation = await self._targets.expectation(run, conversation)
+        return None if expectation is None else expectation.check.problem(answer.text)
 
     async def take_up(self, run: Run, control: Control) -> Stepped | None:
         """Read on what another process left UNKNOWN; None where its provider keeps no answer."""
@@ -214,6 +221,7 @@ class Dispatcher:
             target=target,
             answer=answer,
             max_calls=run.options.max_tool_calls,
+            expectation=await self._targets.expectation(run, conversation),
         )
 
     def _acceptance(self, run: Run, operation: OperationId) -> Accept:
@@ -289,6 +297,7 @@ class Dispatcher:
         if attempt.state is not State.PREPARED:
             return None
         manifest, _ = await store.manifest(attempt.operation)
+        conversation = await store.conversation(run.conversation)
         request = await render_manifest(self._world, manifest, target)
         accepted = await store.do(self._acceptance(run, attempt.operation))
         if isinstance(accepted, Denied):
@@ -305,6 +314,7 @@ class Dispatcher:
             target=target,
             answer=run.answer or MessageId(self._world.new_id("msg_")),
             max_calls=run.options.max_tool_calls,
+            expectation=await self._targets.expectation(run, conversation),
         )
 
     async def _left_unknown(self, run: Run) -> Accepted | None:
@@ -330,6 +340,7 @@ class Dispatcher:
             target=target,
             answer=run.answer,
             max_calls=run.options.max_tool_calls,
+            expectation=await self._targets.expectation(run, conversation),
             resent=attempt.number - 1,
         )
 

@@ -25,6 +25,7 @@ from antiphon.core.commands import (
 )
 from antiphon.core.dispatch import Condition, Denied
 from antiphon.core.ids import ConversationId, MessageId, RunId
+from antiphon.core.judging import SCHEMA_MISMATCH, Expectation
 from antiphon.core.ledger import (
     OVER_LIMIT,
     arguments_digest,
@@ -69,6 +70,7 @@ class Accepted:
     target: Target
     answer: MessageId
     max_calls: int
+    expectation: Expectation | None = None
     resent: int = 0
 
 
@@ -183,6 +185,13 @@ class Settlement:
         end_code = "length" if answer.truncated else None
         if calls and len(earlier) + len(calls) >= accepted.max_calls:
             end_code = TOOL_LIMIT
+        then, verdict = then_after(calls, paused=answer.paused), None
+        if accepted.expectation is not None and then is Then.FINISH:
+            verdict = accepted.expectation.verdict(answer.text)
+            if not verdict.fits:
+                if accepted.expectation.retry:
+                    then, end_code = Then.CONTINUE, SCHEMA_MISMATCH
+                end_code = end_code or SCHEMA_MISMATCH
         commit = CommitAnswer(
             conversation=accepted.conversation,
             now_ms=now_ms,
@@ -203,9 +212,10 @@ class Settlement:
             calls=calls,
             usage=answer.usage,
             finish=answer.finish,
-            then=then_after(calls, paused=answer.paused),
+            then=then,
             end_code=end_code,
             found=found,
+            verdict=verdict,
         )
         together = await world.store.do_all(commit, *self._starts(accepted, calls))
         if not isinstance(together, Denied):

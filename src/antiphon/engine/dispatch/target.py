@@ -12,6 +12,8 @@ from antiphon.adapters import registry
 from antiphon.adapters.base import Adapter
 from antiphon.core.blocks import Message, Status
 from antiphon.core.ids import Digest
+from antiphon.core.judging import ANSWER_RETRIED, Expectation
+from antiphon.core.loop import TOOL_LIMIT
 from antiphon.core.manifest import (
     Manifest,
     Policy,
@@ -81,6 +83,7 @@ class Targets:
     def __init__(self, world: World) -> None:
         self._world = world
         self._known: dict[tuple[bytes, Digest, Digest], Target] = {}
+        self._schemas: dict[Digest, SchemaCheck] = {}
 
     async def of_run(self, run: Run, conversation: Conversation) -> Target:
         """Return what `run` talks to.
@@ -89,6 +92,25 @@ class Targets:
             InvalidInput: Its dialect is not spoken by this release.
         """
         return await self._find(conversation, run.options.policy_digest, run.options.toolset_digest)
+
+    async def expectation(self, run: Run, conversation: Conversation) -> Expectation | None:
+        """Return what the run's answer has to fit, where anything was asked for."""
+        asked = run.options.answer_schema
+        if asked is None:
+            return None
+        check = self._schemas.get(asked)
+        if check is None:
+            stored = await self._world.store.content(conversation.tenant, asked)
+            check = compile_schema(stored)
+            await asyncio.to_thread(check.problem, "{}")
+            if len(self._schemas) >= KEPT:
+                self._schemas.clear()
+            self._schemas[asked] = check
+        # Once, and only where a model call is left for it.
+        left = run.options.max_model_calls - run.committed
+        again = run.end_code not in (ANSWER_RETRIED, TOOL_LIMIT) and left > 1
+        retry = run.options.retry_answer and again
+        return Expectation(check=check, retry=retry)
 
     async def of_manifest(self, manifest: Manifest, conversation: Conversation) -> Target:
         """Return what a manifest was made for."""

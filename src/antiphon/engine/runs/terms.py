@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,9 +10,11 @@ import msgspec
 
 from antiphon.core.asking import Ask
 from antiphon.core.commands import PutContent
+from antiphon.core.digests import digest
 from antiphon.core.ids import ConversationId, Digest, TenantId
 from antiphon.core.manifest import Policy, ToolDeclaration, stored_digest
 from antiphon.core.records import RunOptions
+from antiphon.core.schemas import compile_schema
 from antiphon.engine.models import Model
 from antiphon.engine.texts import storable
 from antiphon.engine.world import World
@@ -57,7 +60,8 @@ async def terms(world: World, tenant: TenantId, ask: Ask) -> Terms:
     Raises:
         NotFound: `model_not_found`.
         InvalidInput: `bad_option`: more tokens than any answer has; text that cannot be stored;
-            `tool_name_conflict`: a tool of the caller's has the name of another one that runs here.
+            `tool_name_conflict`: a tool of the caller's has the name of another one that runs here;
+            `schema_unsupported`: what the answer is to be judged by is no schema.
     """
     for tool in ask.tools:
         ours = world.functions.get(tool.name)
@@ -79,6 +83,7 @@ async def terms(world: World, tenant: TenantId, ask: Ask) -> Terms:
     policy = policy_for(model, ask)
     with storable("instructions or tools"):
         stored_policy, stored_tools = stored_digest(key, policy), stored_digest(key, tools)
+    schema = None if ask.answer_schema is None else await _schema(key, ask.answer_schema)
     return Terms(
         options=RunOptions(
             model=model.name,
@@ -87,8 +92,19 @@ async def terms(world: World, tenant: TenantId, ask: Ask) -> Terms:
             max_model_calls=world.settings.max_model_calls,
             max_tool_calls=world.settings.max_tool_calls,
             steer=ask.steer,
+            answer_schema=None if schema is None else schema[0],
+            retry_answer=ask.retry_answer,
         ),
         policy=policy,
         tools=tools,
-        content=(stored_policy, stored_tools),
+        content=(stored_policy, stored_tools, *(() if schema is None else (schema,))),
     )
+
+
+async def _schema(key: bytes, schema: msgspec.Raw) -> tuple[Digest, bytes]:
+    """Return digest and content of the schema that an answer is to be judged by."""
+    # The first question loads the schema library and compiles.
+    misfit = await asyncio.to_thread(compile_schema(schema).misfit, "null")
+    if misfit is not None and misfit.rule == "$schema":
+        raise InvalidInput(f"{misfit.message}.", code="schema_unsupported", at="answer_schema")
+    return digest(key, "stored", bytes(schema)), bytes(schema)

@@ -14,6 +14,7 @@ from typing import Final, assert_never
 from antiphon.core import loop, recovery
 from antiphon.core.blocks import Message
 from antiphon.core.commands import (
+    AskAgain,
     ClaimRun,
     EndRun,
     FinishCall,
@@ -23,6 +24,7 @@ from antiphon.core.commands import (
 )
 from antiphon.core.dispatch import Denied, State
 from antiphon.core.ids import ConversationId, MessageId, OperationId, RunId
+from antiphon.core.judging import SCHEMA_MISMATCH, asking_again
 from antiphon.core.placement import CannotPlace, PlaceAt, StayQueued, place
 from antiphon.core.records import (
     OPEN_RUN,
@@ -281,7 +283,7 @@ class Worker:
                         await self._end(run, "model_call_limit", entering)
                         return
                     if run.committed:
-                        run, entering = await self._joined(run, entering)
+                        run, entering = await self._between_steps(run, entering)
                         if run.status is not RunStatus.PENDING:
                             continue
                     made = run.committed
@@ -312,6 +314,34 @@ class Worker:
                     return
                 case _:
                     assert_never(step)
+
+    async def _between_steps(
+        self, run: Run, entering: Entering | None
+    ) -> tuple[Run, Entering | None]:
+        """Let what belongs between two model calls follow on the run's line."""
+        if run.end_code == SCHEMA_MISMATCH:
+            run = await self._asked_again(run)
+        return await self._joined(run, entering)
+
+    async def _asked_again(self, run: Run) -> Run:
+        """Let the model know why its answer does not do, once."""
+        store = self._world.store
+        assert run.leaf is not None
+        answer = await store.message(run.conversation, run.leaf)
+        problem = await self._dispatcher.problem(run, answer)
+        now_ms = self._world.clock.now_ms()
+        named = MessageId(self._world.new_id("msg_"))
+        await store.do(
+            AskAgain(
+                conversation=run.conversation,
+                now_ms=now_ms,
+                run=run.id,
+                message=asking_again(named, run.conversation, problem or "it did not fit", now_ms),
+                parent=run.leaf,
+                fence=self._world.fence,
+            )
+        )  # denied where the world moved: the loop looks again
+        return await store.run(run.conversation, run.id)
 
     async def _joined(self, run: Run, entering: Entering | None) -> tuple[Run, Entering | None]:
         """Let messages that were sent to steer this run follow the results of its last step."""

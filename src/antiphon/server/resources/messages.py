@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Final, TypeAlias
 
-from msgspec import Meta
+from msgspec import Meta, Raw
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -39,6 +39,10 @@ class Asking(Body, frozen=True, kw_only=True):
     tool_choice: str | None = None
     temperature: Annotated[float, Meta(ge=0)] | None = None
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
+    answer_schema: Raw | None = None
+    """A JSON Schema that the answer is judged by once it is committed."""
+    retry_answer: bool = False
+    """Whether the model is told of an answer that does not fit, and asked once more."""
 
 
 class NewMessage(Asking, frozen=True, kw_only=True):
@@ -79,6 +83,8 @@ def ask_of(request: Request, asking: Asking) -> Ask:
         tool_choice=asking.tool_choice,
         temperature=asking.temperature,
         max_output_tokens=asking.max_output_tokens,
+        answer_schema=asking.answer_schema,
+        retry_answer=asking.retry_answer,
         alone=alone(request),
     )
 

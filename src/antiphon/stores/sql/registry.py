@@ -14,6 +14,7 @@ from antiphon.core import commands as c
 from antiphon.core.dispatch import Denied
 from antiphon.stores.sql.commands import (
     answers,
+    between,
     calls,
     conversations,
     dispatch,
@@ -43,7 +44,8 @@ FUNCTIONS: Final[Mapping[type[c.Command[Any]], Callable[[Transaction, Any], Any]
             c.OpenResponse: responses.begin,
             c.DeleteResponse: responses.delete,
             c.PlaceRun: runs.place_run,
-            c.JoinRun: runs.join,
+            c.JoinRun: between.join,
+            c.AskAgain: between.ask_again,
             c.ClaimRun: runs.claim,
             c.WaitRun: runs.wait,
             c.ResumeRun: runs.resume,
@@ -94,6 +96,8 @@ BRINGS_CONTENT: Final = frozenset(
         c.FinishCall,
         c.ApproveCall,
         c.PlaceResults,
+        c.JoinRun,
+        c.AskAgain,
     }
 )
 """What may not be done in a conversation that was erased: it would not be empty any more."""

@@ -73,6 +73,7 @@ def commit(tx: Transaction, command: CommitAnswer) -> Run | Denied:
         calls=tuple(call.call_id for call in command.calls),
         input_tokens=command.usage.input or 0,
         output_tokens=command.usage.output or 0,
+        verdict=command.verdict,
     )
     tx.tell(command, c.number, committed, *_consequences(command, before, run, follows=follows))
     return run.record(c.id)

@@ -11,7 +11,6 @@ from antiphon.core.commands import (
     ClaimRun,
     Command,
     Fence,
-    JoinRun,
     PlaceRun,
     ResumeRun,
     StartKey,
@@ -19,10 +18,10 @@ from antiphon.core.commands import (
     WaitRun,
 )
 from antiphon.core.dispatch import Condition, Denied
-from antiphon.core.events import DurableEvent, HeadMoved, Placed, RunChanged
+from antiphon.core.events import DurableEvent, Placed, RunChanged
 from antiphon.core.ids import ConversationId, RunId
-from antiphon.core.loop import JOINED, lasting
-from antiphon.core.placement import as_joined, as_placed
+from antiphon.core.loop import lasting
+from antiphon.core.placement import as_placed
 from antiphon.core.records import Run, RunStatus
 from antiphon.stores.sql.messages import insert_message, same_input
 from antiphon.stores.sql.places import conversation_of
@@ -168,65 +167,6 @@ def place_run(tx: Transaction, command: PlaceRun) -> Run | Denied:
     )
     tx.tell(command, c.number, *events, RunChanged(run=run.id, status=RunStatus.PENDING))
     return run.record(c.id)
-
-
-def join(tx: Transaction, command: JoinRun) -> Run | Denied:
-    """Let a queued run's input follow what another run has come to."""
-    c = tx.conversation(command.conversation)
-    run, into = tx.run(c, command.run), tx.run(c, command.into)
-    waiting = waiting_input(tx, run)
-    denied = _may_join(tx, c, run, into, command)
-    if denied is not None:
-        return denied
-    assert waiting is not None
-    assert into.session is not None
-    message = as_joined(
-        waiting, conversation=c.id, session=into.session, run=run.id, parent=command.parent
-    )
-    insert_message(tx, c, message)
-    tx.change_conversation(c.number, revision=c.revision + 1, updated_ms=command.now_ms)
-    events: list[DurableEvent] = [
-        Placed(run=run.id, message=message.id, parent=command.parent),
-        RunChanged(run=run.id, status=RunStatus.SUCCESS, code=JOINED, into=into.id),
-    ]
-    if c.head == into.head_left == into.leaf:
-        tx.change_conversation(c.number, head=message.id)
-        into = tx.change_run(into, head_left=message.id)
-        events.append(HeadMoved(head=message.id))
-    tx.change_run(into, leaf=message.id)
-    run = tx.change_run(
-        run,
-        placed=True,
-        status=RunStatus.SUCCESS,
-        session=into.session,
-        leaf=message.id,
-        end_code=JOINED,
-        started_ms=command.now_ms,
-        ended_ms=command.now_ms,
-    )
-    tx.tell(command, c.number, *events)
-    return run.record(c.id)
-
-
-def _may_join(
-    tx: Transaction, c: ConversationRow, run: RunRow, into: RunRow, command: JoinRun
-) -> Denied | None:
-    if run.status != RunStatus.QUEUED or run.input is None or not run.record(c.id).options.steer:
-        return Denied("run_queued")
-    if into.status != RunStatus.PENDING or not into.committed:
-        return Denied("run_pending")
-    if c.slot != into.id:
-        return Denied("slot")
-    if c.active_operation is not None:
-        return Denied(Condition.NO_ACTIVE_OPERATION)
-    if into.leaf != command.parent:
-        return Denied("leaf")
-    denied = may_drive(tx, into, command.fence)
-    if denied is not None:
-        return denied
-    if any(call.ended_ms is None or call.message == into.leaf for call in tx.calls_of_run(c, into)):
-        return Denied("open_calls")
-    return None
 
 
 def waiting_input(tx: Transaction, run: RunRow) -> Message | None:
