@@ -17,9 +17,10 @@ from antiphon.cli.lookup import EVERY, find
 from antiphon.cli.opening import reading, run, settings_of
 from antiphon.cli.output import config_option, db_option, json_option, note, print_json
 from antiphon.cli.view.text import count
-from antiphon.core.archive import Archived, write
+from antiphon.core.archive import write
 from antiphon.core.ids import LOCAL_TENANT
 from antiphon.core.records import Conversation
+from antiphon.engine.looking import archived
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput, NotFound
@@ -76,7 +77,7 @@ async def _export(settings: Settings, names: tuple[str, ...], file: BinaryIO) ->
         header, *_ = write([])
         await asyncio.to_thread(file.write, header)
         for row in rows:
-            archived = await _archived(world, row)
+            archived = await archived(world.store, row)
             _, *lines = write([archived])
             await asyncio.to_thread(file.writelines, lines)
             messages += len(archived.messages)
@@ -91,19 +92,6 @@ async def _rows(world: World, names: tuple[str, ...]) -> list[Conversation]:
         return list({row.id: row for row in named}.values())
     # Oldest first, so that two exports of a growing store begin alike.
     return (await world.store.conversations(LOCAL_TENANT, limit=EVERY))[::-1]
-
-
-async def _archived(world: World, row: Conversation) -> Archived:
-    return Archived(
-        id=row.id,
-        title=row.title,
-        head=row.head,
-        created_ms=row.created_ms,
-        metadata=row.metadata,
-        erased_ms=row.erased_ms,
-        messages=tuple(await world.store.tree(row.id)),
-        deleted=row.deletions,
-    )
 
 
 async def _conversation(world: World, name: str) -> Conversation:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from antiphon.core.archive import Archived
 from antiphon.core.asking import ModelTold
 from antiphon.core.blocks import Message
 from antiphon.core.ids import ConversationId, MessageId
+from antiphon.core.records import Conversation
 from antiphon.core.tree import line as visible
 from antiphon.engine.models import REHEARSAL, Models
 from antiphon.errors import InvalidInput
@@ -28,6 +30,20 @@ async def line(
         if len(found) >= limit or len(path) < reach:
             return found[-limit:]
         reach *= 4  # deleted messages were among them
+
+
+async def archived(store: Store, row: Conversation) -> Archived:
+    """Return a conversation whole, as a file of it holds it."""
+    return Archived(
+        id=row.id,
+        title=row.title,
+        head=row.head,
+        created_ms=row.created_ms,
+        metadata=row.metadata,
+        erased_ms=row.erased_ms,
+        messages=tuple(await store.tree(row.id)),
+        deleted=row.deletions,
+    )
 
 
 def models_told(models: Models) -> list[ModelTold]:

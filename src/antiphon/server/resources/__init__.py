@@ -8,6 +8,7 @@ from antiphon.server.endpoints import Endpoint
 from antiphon.server.resources import (
     calls,
     conversations,
+    copies,
     dispatches,
     erasures,
     events,
@@ -19,6 +20,7 @@ from antiphon.server.resources import (
 
 routes: Final[list[Endpoint]] = [
     *conversations.routes,
+    *copies.routes,
     *events.routes,
     *messages.routes,
     *models.routes,
