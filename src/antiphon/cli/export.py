@@ -77,11 +77,11 @@ async def _export(settings: Settings, names: tuple[str, ...], file: BinaryIO) ->
         header, *_ = write([])
         await asyncio.to_thread(file.write, header)
         for row in rows:
-            archived = await archived(world.store, row)
-            _, *lines = write([archived])
+            whole = await archived(world.store, row)
+            _, *lines = write([whole])
             await asyncio.to_thread(file.writelines, lines)
-            messages += len(archived.messages)
-            erased += sum(message.erased for message in archived.messages)
+            messages += len(whole.messages)
+            erased += sum(message.erased for message in whole.messages)
     return _Written(len(rows), messages, erased)
 
 
