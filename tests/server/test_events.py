@@ -32,3 +32,31 @@ async def test_a_turn_is_told_as_it_happens_and_again_from_any_number(tmp_path: 
             ) as rest:
                 again = [t for t in await rest.until("caught_up") if t.number is not None]
             assert again == whole[after:]
+
+
+async def test_what_happened_to_one_run_is_told_from_its_start_to_its_end_and_nothing_else(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path / "db", ScriptedProvider(says("A"), says("B"))) as server:
+        name = await server.conversation()
+        first = await server.send(name, "a")
+        await server.idle(name)
+        await server.send(name, "b")
+        await server.idle(name)
+        told = (await server.client.get(f"{ROOT}/runs/{first['id']}/events")).json["data"]
+        assert [
+            one["event"]["type"] for one in told if one["event"]["type"] != "dispatch.changed"
+        ] == [
+            "run.changed",
+            "message.placed",
+            "run.changed",
+            "message.committed",
+            "run.changed",
+        ]
+        assert [one["event"].get("status") for one in told if "status" in one["event"]] == [
+            "queued",
+            "pending",
+            "success",
+        ]
+        assert {one["event"]["run"] for one in told} == {first["id"]}
+        assert [one["seq"] for one in told] == sorted(one["seq"] for one in told)

@@ -7,10 +7,11 @@ from typing import Any, TypedDict
 
 from antiphon.core import planner
 from antiphon.core.dispatch import State
+from antiphon.core.events import Durable, RunChanged, decode_event
 from antiphon.core.explanation import Explanation, OperationTold
 from antiphon.core.ids import OperationId, RunId
 from antiphon.core.manifest import Manifest, WireRequest, manifest_digest
-from antiphon.core.records import Attempt, Conversation
+from antiphon.core.records import OPEN_RUN, Attempt, Conversation
 from antiphon.engine.dispatch.listing import told_mappings
 from antiphon.engine.dispatch.target import Targets, messages_sent, render_manifest
 from antiphon.engine.world import World
@@ -67,6 +68,27 @@ async def explain(world: World, run: RunId) -> Explanation:
             q for q in await store.quarantine(row.conversation) if q.operation in ours
         ),
     )
+
+
+async def history(world: World, run: RunId) -> list[Durable]:
+    """Return what happened to a run, in its order: from its start to its end, or until now.
+
+    Raises:
+        NotFound: There is no run with this id.
+    """
+    row = await world.store.find_run(run)
+    told: list[Durable] = []
+    seq = row.seq - 1
+    while rows := await world.store.events(row.conversation, seq):
+        for stored in rows:
+            if stored.run != run:
+                continue
+            event = decode_event(stored.data)
+            told.append(Durable(seq=stored.seq, at_ms=stored.at_ms, event=event))
+            if isinstance(event, RunChanged) and event.status not in OPEN_RUN:
+                return told
+        seq = rows[-1].seq
+    return told
 
 
 async def exact_request(

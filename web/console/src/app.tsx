@@ -1,11 +1,13 @@
 /** The frame around every page. */
 
 import { useState } from "react";
-import { usePlace } from "./address";
+import { type Place, usePlace } from "./address";
 import { BeginningPage } from "./pages/beginning";
 import { ConversationPage } from "./pages/conversation";
 import { Help } from "./pages/help";
 import { KeyDoor } from "./pages/door";
+import { KeysPage } from "./pages/keys";
+import { OperationsPage } from "./pages/operations";
 import { DrawerContext, Sidebar, useDrawer } from "./pages/sidebar";
 import { useRefused } from "./server";
 import { useShortcuts } from "./shortcuts";
@@ -27,9 +29,22 @@ export function App() {
       <div className="frame">
         <Sidebar place={place} />
         {drawer.open && <div className="veil" onClick={() => drawer.set(false)} />}
-        {place.page === "conversation" ? <ConversationPage key={place.id} id={place.id} /> : <BeginningPage />}
+        <Page place={place} />
       </div>
       {helping && <Help onClose={() => setHelping(false)} />}
     </DrawerContext>
   );
+}
+
+function Page({ place }: { readonly place: Place }) {
+  switch (place.page) {
+    case "new":
+      return <BeginningPage />;
+    case "conversation":
+      return <ConversationPage key={place.id} id={place.id} />;
+    case "operations":
+      return <OperationsPage />;
+    case "keys":
+      return <KeysPage />;
+  }
 }

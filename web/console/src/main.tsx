@@ -6,6 +6,8 @@ import "./styles/base.css";
 import "./styles/frame.css";
 import "./styles/thread.css";
 import "./styles/composer.css";
+import "./styles/inspector.css";
+import "./styles/sheet.css";
 
 applyPrefs();
 createRoot(document.getElementById("root")!).render(<App />);

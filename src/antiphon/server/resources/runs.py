@@ -10,11 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from antiphon.core.asking import Output
+from antiphon.core.attach import Numbered
 from antiphon.core.explanation import Explanation
 from antiphon.core.ids import CallId, Digest, OperationId, RunId
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import Run
-from antiphon.engine.explain import explain, may_have_left, planned, verified_request
+from antiphon.engine.explain import explain, history, may_have_left, planned, verified_request
 from antiphon.errors import Conflict, NotFound
 from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
 from antiphon.server.endpoints import Endpoint
@@ -34,6 +35,12 @@ class OfDispatch(Query, frozen=True, kw_only=True):
     """Which of its dispatches; the newest that was sent by default."""
 
     dispatch: OperationId | None = None
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened to a run, in its order, with the numbers that its conversation gave."""
+
+    data: list[Numbered]
 
 
 class Sent(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,6 +90,15 @@ async def _get(request: Request) -> Response:
     """Return a run with its operations, every attempt at them, and its calls."""
     run = await view_of(request).run(request.path_params["run"])
     return answer(await explain(engine_of(request).world, run.id))
+
+
+async def _events(request: Request) -> Response:
+    """Return what happened to a run and when, from its start to its end, or until now."""
+    run = await view_of(request).run(request.path_params["run"])
+    told = await history(engine_of(request).world, run.id)
+    return answer(
+        History(data=[Numbered(seq=one.seq, at_ms=one.at_ms, event=one.event) for one in told])
+    )
 
 
 async def _cancel(request: Request) -> Response:
@@ -159,6 +175,7 @@ async def _outputs(request: Request) -> Response:
 
 routes: Final = [
     Endpoint("GET", ONE, _get, answer=Explanation),
+    Endpoint("GET", ONE + "/events", _events, answer=History),
     Endpoint("POST", ONE + "/cancel", _cancel, body=Cancel, answer=Run),
     Endpoint("GET", ONE + "/plan", _plan, query=OfDispatch, answer=Plan),
     Endpoint("GET", ONE + "/request", _request, query=OfDispatch, answer=Sent),

@@ -16,6 +16,7 @@ import { useShortcuts } from "../shortcuts";
 import { useWords, type Words } from "../words";
 import { reasonOf } from "../words/reasons";
 import { Notice } from "../ui/notice";
+import { Inspector } from "../inspector/panel";
 import { Header } from "./header";
 
 /** The page of one conversation; another conversation is another page (`key`). */
@@ -155,6 +156,15 @@ export function ConversationPage({ id }: { readonly id: string }) {
             </div>
             <Announcer view={view} words={words} />
           </main>
+          {explained !== null && (
+            <Inspector
+              run={explained}
+              onClose={() => {
+                setExplained(null);
+                composer.current?.focus();
+              }}
+            />
+          )}
         </div>
       </HeldContext>
     </DoingContext>

@@ -85,6 +85,17 @@ describe("the thread", () => {
     ]);
   });
 
+  it("says what was taken back of a run that failed between its message and its failure", () => {
+    const u2 = said("u2", "a1", "user", { status: "error" });
+    const failed = run("r2", "error", { input: "u2", leaf: "u2", error_code: "outcome_unknown" });
+    const withdrawn = [{ run: "r2", generation: 3, reason: "stream_incomplete", at_ms: 10, shown: null }];
+    expect(shown(view("a1", [u1, a1, u2], [failed], { withdrawn })).slice(2)).toEqual([
+      "message u2",
+      "withdrawn withdrawn r2 3",
+      "outcome outcome r2",
+    ]);
+  });
+
   it("tells of a failure until the same is asked again", () => {
     const failed = run("r2", "error", { input: "u1", leaf: "u1" });
     expect(shown(view("u1", [u1], [failed]))).toContain("outcome outcome r2");

@@ -92,14 +92,16 @@ export function settledRows({ runs, withdrawn }: Settled, branches: Branches, le
     if (failure !== undefined) rows.push({ kind: "outcome", key: `outcome ${failure.id}`, run: failure });
     if (line[at + 1]?.role !== "assistant") rows.push(...stoppedBelow(branches, message));
   }
+  const below = failedBelow(branches, line.at(-1)?.id ?? null, failed);
   const shown = new Set(rows.map((row) => row.key));
-  const seen = new Set(line.map((message) => message.id));
-  for (const withdrawal of taken) {
-    const row = withdrawnRow(withdrawal);
-    const run = runs.get(withdrawal.run);
-    if (!shown.has(row.key) && run?.leaf != null && seen.has(run.leaf)) rows.push(row);
-  }
-  return [...rows, ...failedBelow(branches, line.at(-1)?.id ?? null, failed)];
+  const seen = new Set([...line, ...messagesOf(below)].map((message) => message.id));
+  const rest = taken.filter((one) => !shown.has(keyOf(one)) && seen.has(runs.get(one.run)?.leaf ?? ""));
+  const [message, ...after] = below;
+  return [...rows, ...(message === undefined ? [] : [message]), ...rest.map(withdrawnRow), ...after];
+}
+
+function messagesOf(rows: readonly Row[]): readonly Message[] {
+  return rows.flatMap((row) => (row.kind === "message" ? [row.message] : []));
 }
 
 /** What was taken back of a run stands before the answer that came after it. */
@@ -109,7 +111,11 @@ function takenBackBefore(withdrawn: readonly Withdrawal[], { role, run, created_
 }
 
 function withdrawnRow(withdrawal: Withdrawal): WithdrawnRow {
-  return { kind: "withdrawn", key: `withdrawn ${withdrawal.run} ${withdrawal.generation}`, withdrawal };
+  return { kind: "withdrawn", key: keyOf(withdrawal), withdrawal };
+}
+
+function keyOf({ run, generation }: Withdrawal): string {
+  return `withdrawn ${run} ${generation}`;
 }
 
 function messageRow(branches: Branches, line: readonly Message[], at: number): MessageRow {
