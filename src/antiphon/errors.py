@@ -200,3 +200,10 @@ class DigestMismatch(InternalError):
     """Stored content does not hash to the digest recorded with it."""
 
     default_code = "digest_mismatch"
+
+
+def is_all(error: BaseException, kind: type[AntiphonError]) -> bool:
+    """Return whether `error` is of this kind; a group is, where each of its errors is."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_all(one, kind) for one in error.exceptions)
+    return isinstance(error, kind)

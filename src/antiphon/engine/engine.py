@@ -53,13 +53,13 @@ from antiphon.core.tree import with_results
 from antiphon.engine.dispatch.dispatcher import Dispatcher
 from antiphon.engine.erasure import Erasure
 from antiphon.engine.runs.refusals import carried_out, refusal
-from antiphon.engine.runs.startup import recover
+from antiphon.engine.runs.startup import recover, recover_own
 from antiphon.engine.runs.terms import terms
 from antiphon.engine.runs.verdicts import Verdicts
 from antiphon.engine.runs.worker import Worker
 from antiphon.engine.texts import storable
-from antiphon.engine.world import World
-from antiphon.errors import Conflict, InvalidInput, NotFound, Refused
+from antiphon.engine.world import FIRST_PAUSE_S, LONGEST_PAUSE_S, World
+from antiphon.errors import Conflict, InvalidInput, NotFound, Refused, StoreError, is_all
 
 R = TypeVar("R")
 
@@ -75,6 +75,8 @@ class Engine:
         self._again: set[ConversationId] = set()
         self._strays: set[asyncio.Task[None]] = set()
         self._alarms: dict[ConversationId, tuple[int, Callable[[], None]]] = {}
+        self._shaken: dict[ConversationId, float] = {}
+        """Conversations whose worker the store has failed, and the pause that was made then."""
         self._closing = False
         self.verdicts = Verdicts(world, self.kick)
         """What people decide about calls: approve, refuse, resolve."""
@@ -159,6 +161,9 @@ class Engine:
             self._strays,
             partial(self._wake_at, conversation),
         )
+        if conversation in self._shaken:
+            await recover_own(self.world, conversation)
+            del self._shaken[conversation]
         while True:
             self._again.discard(conversation)
             await worker.work()
@@ -169,12 +174,20 @@ class Engine:
         self._tasks.pop(conversation, None)
         self._workers.pop(conversation, None)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # A bug or a broken store: the run stays as stored, and whoever waits is told.
             self.failures.append(error)
-            self.world.broker.fail(conversation, error)
+            if is_all(error, StoreError):
+                self._shake(conversation)
+            else:  # a bug: the run stays as stored, and whoever waits is told
+                self.world.broker.fail(conversation, error)
         elif conversation in self._again:
             self._again.discard(conversation)
             self.kick(conversation)
+
+    def _shake(self, conversation: ConversationId) -> None:
+        """Begin anew from what is stored, once the store has had time to come back."""
+        pause_s = self._shaken.get(conversation, FIRST_PAUSE_S / 2) * 2
+        self._shaken[conversation] = min(pause_s, LONGEST_PAUSE_S)
+        self.world.clock.call_later(pause_s, partial(self.kick, conversation))
 
     async def idle(self, conversation: ConversationId) -> None:
         """Wait until the conversation's worker has nothing left to do."""

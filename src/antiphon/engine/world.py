@@ -5,9 +5,13 @@ There are no globals: two engines in one process share nothing, and a test swaps
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
 
-from antiphon.core.commands import Fence
+from antiphon.core.commands import Command, Fence
+from antiphon.core.dispatch import Denied
 from antiphon.core.records import Run
 from antiphon.core.retrieval import Retriever
 from antiphon.engine.dispatch.lines import LineCache
@@ -17,7 +21,15 @@ from antiphon.engine.live import Broker
 from antiphon.engine.ports import Clock, Entropy, Signer, Transport
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools.toolbox import Toolbox
+from antiphon.errors import NotDurable
 from antiphon.stores.base import Store
+
+R = TypeVar("R")
+
+FIRST_PAUSE_S: Final = 0.05
+LONGEST_PAUSE_S: Final = 5.0
+
+log = logging.getLogger("antiphon.engine")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,6 +48,34 @@ class World:
     functions: Toolbox = field(default_factory=lambda: Toolbox(()))
     signer: Signer = field(default_factory=AwsSigner)
     retrievers: tuple[Retriever, ...] = ()
+
+    async def do(self, command: Command[R]) -> R | Denied:
+        """Carry out a command of the engine's own work, however long the store takes nothing.
+
+        A client is told at once that nothing was kept, and decides for itself. A worker has an
+        answer in hand, or a result, that nobody will give it again: while it is known that
+        nothing was kept, the very same command may be tried again.
+
+        Raises:
+            StoreError: It is not known whether it was kept: look at what is stored.
+        """
+        return await self._patiently(lambda: self.store.do(command))
+
+    async def do_all(self, *commands: Command[Any]) -> tuple[Any, ...] | Denied:
+        """Carry out several commands as one transaction, as patiently as `do`."""
+        return await self._patiently(lambda: self.store.do_all(*commands))
+
+    async def _patiently(self, work: Callable[[], Awaitable[R]]) -> R:
+        pause_s = FIRST_PAUSE_S
+        while True:
+            try:
+                return await work()
+            except NotDurable as failure:
+                problem = failure
+            if pause_s == FIRST_PAUSE_S:
+                log.warning("The store takes nothing; work waits for it: %s", problem.message)
+            await self.clock.sleep(pause_s)
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def owns(self, run: Run) -> bool:
         """Say whether the run was placed or claimed by this engine, and by nobody since."""

@@ -118,7 +118,7 @@ class Dispatcher:
             at_once = await self._accept_at_once(entering, tools=tools)
             if at_once is not None:
                 return at_once
-            entered = [await store.do(command) for command in entering.commands]
+            entered = [await self._world.do(command) for command in entering.commands]
             run = await store.run(run.conversation, run.id)
             if isinstance(entered[-1], Denied) or not run.open:
                 return run
@@ -208,7 +208,7 @@ class Dispatcher:
             )
         )
         commands.append(self._acceptance(run, manifest.operation))
-        done = await world.store.do_all(*commands)
+        done = await world.do_all(*commands)
         if isinstance(done, Denied):
             return None
         world.lines.note_listed(run.conversation, proposed.line, proposed.listed)
@@ -290,7 +290,7 @@ class Dispatcher:
         attempt = (await store.attempts(operation))[-1]
         now_ms = self._world.clock.now_ms()
         if attempt.state is State.FAILED:
-            await store.do(
+            await self._world.do(
                 Close(conversation=run.conversation, now_ms=now_ms, operation=attempt.operation)
             )
             return None
@@ -299,9 +299,9 @@ class Dispatcher:
         manifest, _ = await store.manifest(attempt.operation)
         conversation = await store.conversation(run.conversation)
         request = await render_manifest(self._world, manifest, target)
-        accepted = await store.do(self._acceptance(run, attempt.operation))
+        accepted = await self._world.do(self._acceptance(run, attempt.operation))
         if isinstance(accepted, Denied):
-            await store.do(
+            await self._world.do(
                 Supersede(conversation=run.conversation, now_ms=now_ms, operation=attempt.operation)
             )
             return None
@@ -424,7 +424,7 @@ class Dispatcher:
         run = await world.store.run(accepted.conversation, accepted.run)
         if not run.open:
             return run
-        done = await world.store.do_all(
+        done = await world.do_all(
             Retry(
                 conversation=run.conversation,
                 now_ms=world.clock.now_ms(),
@@ -438,7 +438,7 @@ class Dispatcher:
         run = await world.store.run(run.conversation, run.id)
         if not run.open:
             return run
-        await world.store.do(
+        await world.do(
             Close(conversation=run.conversation, now_ms=world.clock.now_ms(), operation=operation)
         )
         return await self._accept(run, accepted.target)

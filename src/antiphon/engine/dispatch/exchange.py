@@ -259,7 +259,7 @@ class Exchange:
         return await self._read(reply)
 
     async def _resumed(self, reply: Reply) -> Outcome | Overtaken:
-        resumed = await self._world.store.do(
+        resumed = await self._world.do(
             Resume(
                 conversation=self._conversation,
                 now_ms=self._world.clock.now_ms(),

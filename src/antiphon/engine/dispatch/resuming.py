@@ -186,7 +186,7 @@ class Resuming:
     async def _ended(self, asked: Asked, answer: Answer, exchange: Exchange) -> Settled:
         """The provider has finished, with what may not be committed: that proves the end."""
         accepted = asked.accepted
-        unknown = await self._world.store.do(
+        unknown = await self._world.do(
             Refuse(
                 conversation=accepted.conversation,
                 now_ms=self._world.clock.now_ms(),

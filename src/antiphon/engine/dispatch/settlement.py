@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -12,6 +12,8 @@ from antiphon.core import recovery
 from antiphon.core.assembler import Answer
 from antiphon.core.blocks import WHOEVER, Block, Message, Origin, Reasoning, Role, ToolCall, Trust
 from antiphon.core.commands import (
+    AnswerOpened,
+    Command,
     CommitAnswer,
     ConflictAnswer,
     End,
@@ -22,8 +24,9 @@ from antiphon.core.commands import (
     Refuse,
     StartCall,
     Then,
+    Written,
 )
-from antiphon.core.dispatch import Condition, Denied
+from antiphon.core.dispatch import Condition, Denied, State
 from antiphon.core.ids import ConversationId, MessageId, RunId
 from antiphon.core.judging import SCHEMA_MISMATCH, Expectation
 from antiphon.core.ledger import (
@@ -101,6 +104,9 @@ class Stepped:
     started: tuple[Call, ...] = ()
 
 
+_WAY_BEHIND: Final = {State.DISPATCHING: 0, State.SENT: 1}
+"""How many steps of the way to an open answer an attempt has behind it."""
+
 Settled: TypeAlias = Stepped | Run | Again | Kept
 """The run as it then stands, or word that its operation may be tried again, or asked after."""
 
@@ -160,7 +166,7 @@ class Settlement:
 
     async def end(self, run: RunId, conversation: ConversationId, code: str) -> Run:
         """End a run in error and return it; where another node has taken it, as it stands."""
-        done = await self._world.store.do(
+        done = await self._world.do(
             EndRun(
                 conversation=conversation,
                 now_ms=self._world.clock.now_ms(),
@@ -217,13 +223,36 @@ class Settlement:
             found=found,
             verdict=verdict,
         )
-        together = await world.store.do_all(commit, *self._starts(accepted, calls))
+        together = await world.do_all(commit, *self._starts(accepted, calls))
         if not isinstance(together, Denied):
             return Stepped(together[0], tuple(together[1:]))
-        done = await world.store.do(commit)
+        done = await world.do(commit)
+        if isinstance(done, Denied) and (way := await self._way(accepted)):
+            late = await world.do_all(*way, commit)
+            done = late if isinstance(late, Denied) else late[-1]
         if isinstance(done, Denied):
             return Stepped(await self._too_late(accepted, answer.text, done))
         return Stepped(done)
+
+    async def _way(self, accepted: Accepted) -> list[Command[Attempt]]:
+        """Return what is not recorded yet of an answer that has begun.
+
+        It was submitted on the way, and nobody waited for it: a store that could not be written
+        to just then has kept nothing of it.
+        """
+        world, operation = self._world, accepted.attempt.operation
+        stored = (await world.store.attempts(operation))[-1]
+        steps: tuple[type[Written] | type[AnswerOpened], ...] = (Written, AnswerOpened)
+        return [
+            step(
+                conversation=accepted.conversation,
+                now_ms=world.clock.now_ms(),
+                operation=operation,
+                generation=accepted.attempt.generation,
+                fence=world.fence,
+            )
+            for step in steps[_WAY_BEHIND.get(stored.state, len(steps)) :]
+        ]
 
     def _starts(self, accepted: Accepted, calls: tuple[NewCall, ...]) -> Iterator[StartCall]:
         """Claim what this process runs in the transaction that commits it: one flush less."""
@@ -303,7 +332,7 @@ class Settlement:
         now_ms = world.clock.now_ms()
         run = await world.store.run(accepted.conversation, accepted.run)
         if not run.open:
-            await world.store.do(
+            await world.do(
                 Quarantine(
                     conversation=accepted.conversation,
                     now_ms=now_ms,
@@ -314,7 +343,7 @@ class Settlement:
                 )
             )
             return run
-        conflict = await world.store.do(
+        conflict = await world.do(
             ConflictAnswer(
                 conversation=accepted.conversation,
                 now_ms=now_ms,
@@ -325,7 +354,7 @@ class Settlement:
         )
         if isinstance(conflict, Denied):
             # Nobody else has this attempt, and its base has not moved: a promise is broken.
-            await world.store.do(self.lost(accepted, "commit_refused", shown=True))
+            await world.do(self.lost(accepted, "commit_refused", shown=True))
             raise InternalError(f"The store refused a commit: {denied.reason}.", at=run.id)
         return await self.end(accepted.run, accepted.conversation, "commit_conflict")
 
@@ -340,7 +369,7 @@ class Settlement:
         not_sent: bool = False,
     ) -> Settled:
         world, attempt = self._world, accepted.attempt
-        done = await world.store.do(
+        done = await world.do(
             Refuse(
                 conversation=accepted.conversation,
                 now_ms=world.clock.now_ms(),
@@ -369,7 +398,7 @@ class Settlement:
     ) -> Settled:
         """Record that nobody knows, then do what the profile's ladder allows at once."""
         shown = live.shown and not goes_on
-        lost = await self._world.store.do(self.lost(accepted, code, shown=shown))
+        lost = await self._world.do(self.lost(accepted, code, shown=shown))
         if isinstance(lost, Denied):
             if live.shown:
                 return await self._too_late(accepted, live.text(), lost)
@@ -399,7 +428,7 @@ class Settlement:
             return Kept(unknown)
         if not isinstance(action, recovery.ConfirmEnded):
             return await world.store.run(accepted.conversation, accepted.run)
-        ended = await world.store.do(
+        ended = await world.do(
             End(
                 conversation=accepted.conversation,
                 now_ms=world.clock.now_ms(),

@@ -9,10 +9,10 @@ from typing import assert_never
 
 from antiphon.core import recovery
 from antiphon.core.commands import ClaimRun, DropQuestion, End, EndRun, Lose, LoseCall, Retry
-from antiphon.core.dispatch import IN_FLIGHT, Denied, State
+from antiphon.core.dispatch import ACTIVE, IN_FLIGHT, Denied, State
 from antiphon.core.ids import ConversationId
 from antiphon.core.manifest import Purpose
-from antiphon.core.records import Attempt, CallState, Run, RunStatus
+from antiphon.core.records import OPEN_RUN, Attempt, Call, CallState, Run, RunStatus
 from antiphon.engine.dispatch.target import adapter_of
 from antiphon.engine.world import World
 
@@ -25,17 +25,7 @@ async def recover(world: World) -> list[ConversationId]:
     the settings say otherwise. What had not been sent goes on by itself.
     """
     for attempt in await world.store.attempts_in(IN_FLIGHT):
-        await world.store.do(
-            Lose(
-                conversation=attempt.conversation,
-                now_ms=world.clock.now_ms(),
-                operation=attempt.operation,
-                generation=attempt.generation,
-                fence=world.fence,
-                code="crash",
-                shown=True,
-            )
-        )
+        await _lose(world, attempt, "crash")
     for attempt in await world.store.attempts_in({State.UNKNOWN}):
         if attempt.purpose is Purpose.TURN:
             await settle_unknown(world, attempt)
@@ -50,13 +40,44 @@ async def recover(world: World) -> list[ConversationId]:
 
 async def _drop(world: World, question: Attempt) -> None:
     """Close what a dead process asked beside a turn: it waits for no answer any more."""
-    await world.store.do(
+    await world.do(
         DropQuestion(
             conversation=question.conversation,
             now_ms=world.clock.now_ms(),
             operation=question.operation,
             fence=world.fence,
             code="crash",
+        )
+    )
+
+
+async def recover_own(world: World, conversation: ConversationId) -> None:
+    """Settle what this very process was at work on here when its store failed it.
+
+    Its worker has ended, so its connections are closed: what it may have sent and has no answer
+    to is UNKNOWN, as after a crash.
+    """
+    for attempt in await world.store.attempts_in(ACTIVE):
+        if attempt.conversation == conversation and attempt.purpose is Purpose.TURN:
+            if attempt.state is not State.UNKNOWN:
+                await _lose(world, attempt, "interrupted")
+            newest = (await world.store.attempts(attempt.operation))[-1]
+            if newest.state is State.UNKNOWN:
+                await settle_unknown(world, newest)
+    for run in await world.store.runs(conversation, OPEN_RUN):
+        await _take_over(world, run)
+
+
+async def _lose(world: World, attempt: Attempt, code: str) -> None:
+    await world.do(
+        Lose(
+            conversation=attempt.conversation,
+            now_ms=world.clock.now_ms(),
+            operation=attempt.operation,
+            generation=attempt.generation,
+            fence=world.fence,
+            code=code,
+            shown=True,
         )
     )
 
@@ -92,7 +113,7 @@ async def settle_unknown(world: World, attempt: Attempt) -> recovery.NextAction:
 
 async def confirm_ended(world: World, attempt: Attempt, proof: str) -> None:
     """Record why nothing of the attempt can reach us any more, and let its run go on or end."""
-    ended = await world.store.do(
+    ended = await world.do(
         End(
             conversation=attempt.conversation,
             now_ms=world.clock.now_ms(),
@@ -112,7 +133,7 @@ async def _after_end(world: World, attempt: Attempt) -> None:
         world.settings.resend_after_unknown, witness, resent=attempt.number - 1
     )
     if resend:
-        await world.store.do(
+        await world.do(
             Retry(
                 conversation=attempt.conversation,
                 now_ms=world.clock.now_ms(),
@@ -121,7 +142,7 @@ async def _after_end(world: World, attempt: Attempt) -> None:
             )
         )
         return
-    await world.store.do(
+    await world.do(
         EndRun(
             conversation=attempt.conversation,
             now_ms=world.clock.now_ms(),
@@ -142,7 +163,7 @@ async def _take_over(world: World, run: Run) -> None:
             await _after_end(world, attempt)
             return
     if run.status in (RunStatus.PENDING, RunStatus.UNKNOWN):
-        await world.store.do(
+        await world.do(
             ClaimRun(
                 conversation=run.conversation,
                 now_ms=world.clock.now_ms(),
@@ -152,11 +173,16 @@ async def _take_over(world: World, run: Run) -> None:
         )
     for call in await world.store.calls(run.conversation, run.id):
         if call.state is CallState.EXECUTING:
-            await world.store.do(
+            await world.do(
                 LoseCall(
                     conversation=run.conversation,
                     now_ms=world.clock.now_ms(),
                     run=run.id,
                     call_id=call.call_id,
+                    fence=world.fence if _runs_here(world, call) else None,
                 )
             )
+
+
+def _runs_here(world: World, call: Call) -> bool:
+    return (call.node, call.epoch) == (world.fence.node, world.fence.epoch)

@@ -158,7 +158,7 @@ class Worker:
             case loop.PlaceToolResults():
                 return results_enter(self._world, conversation, run, calls)
             case loop.RunTools():
-                resumed = await self._world.store.do(
+                resumed = await self._world.do(
                     ResumeRun(
                         conversation=run.conversation,
                         now_ms=self._world.clock.now_ms(),
@@ -180,7 +180,7 @@ class Worker:
         for call in calls:
             result = await self._executor.settle(call)
             if result is not None:
-                await self._world.store.do(result)
+                await self._world.do(result)
                 raise _Moved
             if call.state is CallState.UNKNOWN:
                 soon = now_ms + LOOK_AGAIN_MS
@@ -208,7 +208,7 @@ class Worker:
             return None
         if self._world.owns(run):
             return run if run.status is RunStatus.PENDING else None
-        claimed = await self._world.store.do(
+        claimed = await self._world.do(
             ClaimRun(
                 conversation=run.conversation,
                 now_ms=self._world.clock.now_ms(),
@@ -384,7 +384,7 @@ class Worker:
         return stepped.run, None
 
     async def _wait(self, run: Run, end_code: str | None) -> None:
-        await self._world.store.do(
+        await self._world.do(
             WaitRun(
                 conversation=run.conversation,
                 now_ms=self._world.clock.now_ms(),
@@ -396,8 +396,8 @@ class Worker:
 
     async def _end(self, run: Run, code: str, entering: Entering | None = None) -> None:
         for command in entering.commands if entering else ():
-            await self._world.store.do(command)
-        await self._world.store.do(
+            await self._world.do(command)
+        await self._world.do(
             EndRun(
                 conversation=run.conversation,
                 now_ms=self._world.clock.now_ms(),
@@ -431,7 +431,7 @@ class Worker:
             if left == 0:
                 last = result
             elif result is not None:
-                await store.do(result)
+                await self._world.do(result)
 
         async with asyncio.TaskGroup() as group:
             for call in calls:
@@ -442,5 +442,5 @@ class Worker:
                 conversation = await store.conversation(run.conversation)
                 entering = results_enter(self._world, conversation, run, step, last)
                 return entering.run, entering
-            await store.do(last)
+            await self._world.do(last)
         return await store.run(run.conversation, run.id), None

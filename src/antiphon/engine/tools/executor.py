@@ -74,7 +74,7 @@ class Executor:
                 pass
             case never:
                 assert_never(never)
-        started = await world.store.do(
+        started = await world.do(
             start_call(
                 world.functions[call.name],
                 conversation=call.conversation,
@@ -142,7 +142,7 @@ class Executor:
 
     async def _lose(self, started: Call) -> None:
         """Record that nobody knows what became of a call; the run waits until somebody does."""
-        await self._world.store.do(
+        await self._world.do(
             LoseCall(
                 conversation=started.conversation,
                 now_ms=self._world.clock.now_ms(),

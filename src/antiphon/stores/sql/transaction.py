@@ -246,6 +246,15 @@ class Transaction:
             raise NotFound("There is no such run in this conversation.", at=run)
         return RunRow._make(row)
 
+    def withdrawn_run(self, c: ConversationRow, message: MessageId) -> RunRow | None:
+        """Return the run that ended before its input, this message, had a place in the tree."""
+        row = self.one(
+            f"""SELECT {RUN} FROM run WHERE input = ? AND input_waiting IS NOT NULL
+            AND ended_ms IS NOT NULL AND place BETWEEN ? AND ?""",
+            (message, *span(c.number)),
+        )
+        return None if row is None else RunRow._make(row)
+
     def run_at(self, place: int) -> RunRow:
         """Return the run that stands at this place."""
         for run in self._open_runs(conversation_of(place)).values():

@@ -106,17 +106,18 @@ def _remember(tx: Transaction, key: StartKey, run: int, now_ms: int) -> None:
 
 
 def _by_input(tx: Transaction, c: ConversationRow, command: StartRun) -> int | Denied | None:
-    """Find the run whose input this message is already, placed or still waiting."""
+    """Find the run whose input this message is already: placed, waiting, or withdrawn."""
     message = command.input
     if message is None:
         return None
     stored = tx.message(c, message.id)
     run: RunRow | None = None
     if stored is None:
-        waiting = [run for run in tx.open_runs(c) if run.input == message.id]
-        if not waiting:
+        run = next((run for run in tx.open_runs(c) if run.input == message.id), None)
+        run = run or tx.withdrawn_run(c, message.id)
+        if run is None:
             return None
-        run, stored = waiting[0], waiting_input(tx, waiting[0])
+        stored = waiting_input(tx, run)
     elif stored.run is not None:
         run = tx.run(c, stored.run)
     if run is None or stored is None or run.input != message.id:
