@@ -55,6 +55,7 @@ conformance-mcp: .venv/dev.stamp .venv/project.stamp  ## Run the MCP project's c
 	@$(BIN)/python -m tests.mcp_conformance
 
 soak: .venv/dev.stamp .venv/project.stamp  ## Run for long under faults, watching memory and invariants
+	@$(BIN)/python -m tests.simulation --seeds 100000 --minutes 5 $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.server.history $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python tests/soak.py $(ARGS)
 

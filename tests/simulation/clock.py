@@ -1,12 +1,11 @@
-"""The process's clock: waiting follows virtual time, and the wall time may be set by hours."""
+"""The machine's clocks: one that is set by hours now and then, and one that never is."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from antiphon.engine.edge.clock import SystemClock
 from tests.simulation.loop import VirtualLoop
 
 START_MS: Final = 1_700_000_000_000
@@ -19,18 +18,10 @@ class Skew:
     ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class MachineClock:
-    """The `Clock` of one life."""
+def machine_clock(loop: VirtualLoop, skew: Skew) -> SystemClock:
+    """Return the clock of one life: the real one, which reads simulated clocks."""
 
-    loop: VirtualLoop
-    skew: Skew
+    def steady_ms() -> int:
+        return int(loop.time() * 1000)
 
-    def now_ms(self) -> int:
-        return START_MS + int(self.loop.time() * 1000) + self.skew.ms
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Callable[[], None]:
-        return self.loop.call_later(seconds, callback).cancel
+    return SystemClock(lambda: START_MS + steady_ms() + skew.ms, steady_ms)

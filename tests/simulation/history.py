@@ -30,7 +30,7 @@ from antiphon.errors import AntiphonError, StoreError, is_all
 from antiphon.stores.base import Store
 from tests.simulation.chance import Chance
 from tests.simulation.clients import Clients, Ledger
-from tests.simulation.clock import MachineClock, Skew
+from tests.simulation.clock import Skew, machine_clock
 from tests.simulation.judge import Judge, damage, reader
 from tests.simulation.loop import VirtualLoop
 from tests.simulation.store import Database, SimulatedStore, Weather
@@ -144,7 +144,7 @@ class _Simulation:
     def _world(self, loop: VirtualLoop) -> World:
         self.life += 1
         self.say(f"life {self.life} at {loop.time():.6f}")
-        clock = MachineClock(loop, self.skew)
+        clock = machine_clock(loop, self.skew)
         store = cast(
             "Store",
             SimulatedStore(self.database, loop, self.chance, self.weather, self._told(loop)),

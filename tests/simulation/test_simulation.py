@@ -21,8 +21,8 @@ from tests.simulation.loop import VirtualLoop
 from tests.simulation.mutants import MUTANTS, hunt
 
 ROOT = Path(__file__).parents[2]
-BATCH = 15
-HISTORIES = 120
+BATCH = 20
+HISTORIES = 100
 QUICK = (
     "a crash sends again what may have been sent",
     "a cancel leaves calls open",

@@ -137,6 +137,17 @@ async def test_the_same_input_under_the_same_parent_is_the_run_that_it_belongs_t
 
 
 @pytest.mark.req("M27")
+async def test_an_input_that_was_withdrawn_before_it_had_a_place_starts_no_second_run(
+    talk: Talk,
+) -> None:
+    await talk.do(talk.start("run_1", "m1"))
+    withdrawn = await talk.do(CancelRun(**talk.head(), run=RunId("run_1"), reason="user"))
+    assert await talk.do(talk.start("run_2", "m1")) == withdrawn
+    assert await talk.denied(talk.start("run_2", "m1", text="other")) == "message_id_conflict"
+    assert [run.id for run in await talk.store.runs(talk.conversation)] == ["run_1"]
+
+
+@pytest.mark.req("M27")
 @pytest.mark.parametrize("placed", [False, True], ids=["waiting", "placed"])
 async def test_the_id_of_an_input_with_other_words_or_another_parent_is_a_conflict(
     talk: Talk, placed: bool

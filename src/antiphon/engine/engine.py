@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
 
@@ -137,6 +138,17 @@ class Engine:
         task = asyncio.create_task(self._work(conversation), name=f"worker {conversation}")
         self._tasks[conversation] = task
         task.add_done_callback(lambda done: self._done(conversation, done))
+
+    @contextmanager
+    def _kicked(self, conversation: ConversationId) -> Iterator[None]:
+        """Let the worker look for work after a command that makes some.
+
+        Also where it failed: a broken connection does not say whether it was kept.
+        """
+        try:
+            yield
+        finally:
+            self.kick(conversation)
 
     def _wake_at(self, conversation: ConversationId, due_ms: int) -> None:
         """Kick the conversation at a time; only the earliest that was asked for is kept."""
@@ -427,7 +439,7 @@ class Engine:
         world = self.world
         kept = await terms(world, row.tenant, ask)
         now_ms = world.clock.now_ms()
-        with storable(node.id if node is not None else row.id):
+        with storable(node.id if node is not None else row.id), self._kicked(row.id):
             done = await world.store.do_all(
                 kept.stored(row.id, now_ms),
                 StartRun(
@@ -450,7 +462,6 @@ class Engine:
                 raise not_now
             raise refusal(done)
         run: Run = done[1]
-        self.kick(row.id)
         return run
 
     async def answer(
@@ -494,11 +505,10 @@ class Engine:
                     code=given.code,
                 )
             )
-        with storable(run):
+        with storable(run), self._kicked(conversation):
             done = await store.do_all(*commands)
         if isinstance(done, Denied):
             raise refusal(done)
-        self.kick(conversation)
         return await store.run(conversation, run)
 
     async def cancel(

@@ -90,6 +90,46 @@ async def test_the_machine_s_clock_calls_back_once_unless_it_is_told_to_forget()
     assert clock.now_ms() >= before > START_MS
 
 
+class Machine:
+    """A machine whose two clocks a test moves: one may be set, the other only goes on."""
+
+    def __init__(self) -> None:
+        self.wall_ms = START_MS
+        self.steady_ms = 5_000
+        self.clock = SystemClock(lambda: self.wall_ms, lambda: self.steady_ms)
+
+    def passes(self, ms: int) -> int:
+        self.wall_ms += ms
+        self.steady_ms += ms
+        return self.clock.now_ms()
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 120_000), st.integers(-14_400_000, 14_400_000)), max_size=40)
+)
+def test_time_goes_on_steadily_while_the_wall_clock_is_set_by_hours(
+    steps: list[tuple[int, int]],
+) -> None:
+    machine = Machine()
+    at_ms = machine.clock.now_ms()
+    for pause_ms, jump_ms in steps:
+        machine.wall_ms += jump_ms
+        before_ms, at_ms = at_ms, machine.passes(pause_ms)
+        length_ms = at_ms - before_ms
+        assert abs(length_ms - pause_ms) <= pause_ms / 16 + 1
+        assert length_ms >= 0
+
+
+@pytest.mark.parametrize("hours", [-3, 3])
+def test_a_clock_that_was_set_is_agreed_with_in_the_end(hours: int) -> None:
+    machine = Machine()
+    machine.wall_ms += hours * 3_600_000
+    assert machine.passes(0) == START_MS
+    for _ in range(16 * 3 * 60):
+        machine.passes(60_000)
+    assert abs(machine.clock.now_ms() - machine.wall_ms) <= 16
+
+
 # ---------------------------------------------------------------------------- the simulated clock
 
 

@@ -5,14 +5,54 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Final
+
+# Of the clocks that are never set, the one that goes on while the machine sleeps.
+_NEVER_SET: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+LEAN: Final = 16
+"""Of so many milliseconds that pass, one is used to come nearer to the wall time."""
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _steady_ms() -> int:
+    return time.clock_gettime_ns(_NEVER_SET) // 1_000_000
 
 
 class SystemClock:
-    """Wall time of this machine; waiting follows its monotonic clock."""
+    """Wall time that never jumps; waiting follows the machine's monotonic clock.
+
+    Deadlines are wall times, since another process may have to judge them. So that they stay the
+    lengths that they were meant to be when somebody sets the machine's clock, ours goes on
+    steadily from where it stood and leans towards the new time, a sixteenth faster or slower,
+    until it agrees again. It never goes back. Where the machine has slept, that was time.
+    """
+
+    def __init__(
+        self, wall_ms: Callable[[], int] = _wall_ms, steady_ms: Callable[[], int] = _steady_ms
+    ) -> None:
+        self._wall_ms = wall_ms
+        self._steady_ms = steady_ms
+        self._at_ms = steady_ms()
+        self._now_ms = wall_ms()
 
     def now_ms(self) -> int:
-        """Return milliseconds since 1970. May jump when the machine's clock is set."""
-        return time.time_ns() // 1_000_000
+        """Return milliseconds since 1970."""
+        passed_ms = self._steady_ms() - self._at_ms
+        off_ms = self._wall_ms() - (self._now_ms + passed_ms)
+        if abs(off_ms) > LEAN:  # less is how the two are read, one after the other
+            most_ms = passed_ms // LEAN
+            if most_ms == 0:
+                return self._now_ms + passed_ms
+            off_ms = max(-most_ms, min(most_ms, off_ms))
+        else:
+            off_ms = 0
+        self._now_ms += passed_ms + off_ms
+        self._at_ms += passed_ms
+        return self._now_ms
 
     async def sleep(self, seconds: float) -> None:
         """Wait at least `seconds`, whatever happens to the wall time meanwhile."""

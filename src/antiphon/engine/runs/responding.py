@@ -341,10 +341,12 @@ def _started(
 async def _carried_out(
     engine: Engine, row: Conversation, opening: Opening, commands: Sequence[Command[Any]]
 ) -> Response:
-    with storable("input"):
-        done = await engine.world.store.do_all(*commands)
-    if not isinstance(done, Denied):
+    try:
+        with storable("input"):
+            done = await engine.world.store.do_all(*commands)
+    finally:  # a broken connection does not say whether it was kept
         engine.kick(row.id)
+    if not isinstance(done, Denied):
         return next(one for one in done if isinstance(one, Response))
     engine.world.lines.forget(row.id)  # it may end in what did not enter
     if done.reason == "response_known" and opening.key is not None:

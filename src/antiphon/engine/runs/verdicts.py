@@ -103,9 +103,10 @@ class Verdicts:
         raise NotFound("No call of this run has this id.", code="call_not_found", at=call)
 
     async def _take(self, command: ApproveCall | FinishCall) -> Call:
-        done = await carried_out(self._world, command)
-        self._kick(command.conversation)
-        return done
+        try:
+            return await carried_out(self._world, command)
+        finally:  # a broken connection does not say whether it was kept
+            self._kick(command.conversation)
 
     async def _require_fitting(
         self, conversation: ConversationId, run: RunId, call: str, arguments: str
