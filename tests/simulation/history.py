@@ -88,7 +88,7 @@ class _Simulation:
             doubled=chance.up_to(20) * rough,
         )
         self.jumps = chance.of_hundred(40)
-        self.dies_of = 70 * rough
+        self.dies_of = 20 + 60 * rough
         self.effects = Effects(chance, self.database, self.say, trouble=chance.up_to(15) * rough)
         self.upstream = Upstream(
             chance, self.database, self.say, self.network, resend is Resend.ALWAYS
@@ -179,7 +179,7 @@ class _Simulation:
         engine = Engine(world)
         if self.jumps:
             self._jump(loop)
-        most = 100 + self.chance.below(3000) if self.chance.of_hundred(self.dies_of) else MOST_STEPS
+        most = 50 + self.chance.below(700) if self.chance.of_hundred(self.dies_of) else MOST_STEPS
         clients = Clients(engine, self.asks, self.ledger, self.chance, self.say)
         with loop.entered():
             task = loop.create_task(self._serve(engine, clients, operations))
