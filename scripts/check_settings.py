@@ -50,6 +50,20 @@ api_key_env = "SOME_KEY"         # the variable that holds the key; the key itse
 context_window = 32768
 max_output_tokens = 1024
 facts = {{ alternation = "strict" }}  # what is true of this model beyond its dialect
+
+# How it is routed ([the gateway](gateway.md#routing)); each of these may be left out.
+fallbacks = ["slow"]             # who is asked, in this order, where it gave a definite no
+max_concurrent = 8               # calls at the same time
+requests_per_minute = 600        # calls that begin in a minute, evenly spaced
+max_waiting = 64                 # calls of one tenant that may wait for these two
+connect_timeout_s = 5            # these four: in place of the settings above
+first_byte_timeout_s = 20
+idle_timeout_s = 60
+total_timeout_s = 300
+price = {{ input = 2.5, output = 10, cached = 1.25 }}  # dollars for a million tokens
+
+[aliases]                        # other names that clients may use
+"gpt-4o" = "fast"
 ```
 
 - `rehearsal` always exists: a script that says so in every answer ([what it obeys](rehearsal.md)).
@@ -85,6 +99,8 @@ def page() -> Iterator[str]:
     yield HEAD
     for name in KINDS:
         value = getattr(defaults, name)
+        if isinstance(value, frozenset):
+            value = sorted(value)
         shown = json.dumps(value) if not isinstance(value, str) else value or "(empty)"
         yield f"| `{name}` | `{shown}` | {sentence(name)} |\n"
     yield MODELS.replace("{spoken}", ", ".join(f"`{name}`" for name in available()))

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from antiphon.core.findings import Finding
+    from antiphon.core.repair import Repair
 
 
 class AntiphonError(Exception):
@@ -77,14 +78,18 @@ class Refused(AntiphonError):
 
 
 class SequenceRejected(Refused):
-    """The history is illegal for its target; `findings` says why, first reason first."""
+    """The history is illegal for its target; `findings` says why, first reason first.
+
+    `repairs` are what would make it legal, where that is known.
+    """
 
     default_code = "sequence_rejected"
 
-    def __init__(self, findings: Sequence[Finding]) -> None:
+    def __init__(self, findings: Sequence[Finding], repairs: Sequence[Repair] = ()) -> None:
         first = findings[0]
         super().__init__(first.message, code=first.code, at=first.at)
         self.findings = tuple(findings)
+        self.repairs = tuple(repairs)
 
 
 class InvalidInput(Refused):
@@ -122,9 +127,24 @@ class Forbidden(Refused):
 
 
 class Conflict(Refused):
-    """The world is not as the caller believed: look again before you decide."""
+    """The world is not as the caller believed: look again before you decide.
+
+    `retry_after_s` says when, where that is known.
+    """
 
     default_code = "conflict"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        at: str | None = None,
+        retryable: bool | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
+        super().__init__(message, code=code, at=at, retryable=retryable)
+        self.retry_after_s = retry_after_s
 
 
 class ProviderFailed(AntiphonError):

@@ -219,7 +219,7 @@ def test_what_rendering_would_put_right_comes_with_the_command_that_does_it(
     assert code == 3
     assert "mend  antiphon render --profile openai-chat" in out
     assert "result_hoisted" in out
-    assert "mend" not in lint(ORPHAN)[1]
+    assert "mend  antiphon render --profile" not in lint(ORPHAN)[1]
     assert "--from groq --profile groq" in lint(LATE, "--from", "groq")[1]
 
 
@@ -525,3 +525,25 @@ def test_a_fault_of_our_own_is_exit_1_and_says_so(
     assert code == 1
     assert "error[internal_error]" in err.splitlines()[-1]
     assert "ZeroDivisionError" in err
+
+
+def test_what_a_repair_would_do_is_told_and_the_command_that_is_named_does_it(
+    lint: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = lint(ORPHAN, "--json")
+    assert code == 3
+    assert json.loads(out)["repairs"] == [
+        {
+            "change": "result_removed",
+            "reason": "orphan_tool_result",
+            "at": "messages[1]",
+            "call_id": "c1",
+        }
+    ]
+    _, shown, _ = lint(ORPHAN)
+    assert "--repair" in shown
+    file = tmp_path / "request.json"
+    assert run(["render", "--repair", "--profile", "openai-chat", str(file)]) == 0
+    made, notes = capsys.readouterr()
+    assert json.loads(made)["messages"] == [X]
+    assert "repair_result_removed" in notes

@@ -14,6 +14,7 @@ import pytest
 
 from antiphon.core.ids import LOCAL_TENANT, RunId
 from antiphon.core.records import Run, RunStatus
+from antiphon.engine.dispatch.listing import told_mappings
 from antiphon.engine.erasure import KEPT_S
 from antiphon.engine.explain import exact_request
 from antiphon.engine.ports import Cut
@@ -151,6 +152,71 @@ async def test_an_illegal_history_is_refused_with_its_place_and_nothing_is_sent(
     assert caught.value.param == "messages[1]"
     assert not at.provider.requests
     assert not await runs(at)
+
+
+HALF: list[Any] = [
+    *HI,
+    {
+        "role": "assistant",
+        "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+        ],
+    },
+    {"role": "user", "content": "Well?"},
+]
+"""A turn that was broken off between a call and its result."""
+
+
+@pytest.mark.req("M12", "M34")
+async def test_a_broken_history_is_answered_where_that_was_asked_for_and_the_manifest_says_how(
+    at: Door,
+) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        await at.client.chat.completions.create(model="rehearsal", messages=HALF)
+    body: Any = caught.value.body
+    assert body["repairs"] == [
+        {
+            "change": "result_added",
+            "reason": "missing_tool_result",
+            "at": "messages[1].tool_calls[0]",
+            "call_id": "c1",
+        }
+    ]
+    assert "Antiphon-Repair: on" in str(caught.value)
+
+    at.provider.scripts = [says("So be it.")]
+    told = await at.client.chat.completions.with_raw_response.create(
+        model="rehearsal", messages=HALF, store=True, extra_headers={"Antiphon-Repair": "on"}
+    )
+    assert told.headers["antiphon-repairs"] == "result_added messages[1].tool_calls[0]"
+    answer = told.parse()
+    assert answer.choices[0].message.content == "So be it."
+    sent = at.provider.messages()
+    assert [m["role"] for m in sent] == ["user", "assistant", "tool", "user"]
+    assert "may have taken effect" in str(sent[2]["content"])
+
+    run = await at.engine.world.store.find_run(RunId(answer.id.removeprefix("chatcmpl-")))
+    (operation,) = await at.engine.world.store.operations(run.conversation, run.id)
+    manifest, _ = await at.engine.world.store.manifest(operation)
+    listed = await told_mappings(at.engine.world.store, LOCAL_TENANT, manifest.mappings_digest)
+    assert (listed[0].rule, listed[0].detail) == (
+        "repair_result_added",
+        "missing_tool_result: c1",
+    )
+    assert (await exact_request(at.engine.world, run.id)).body == at.provider.bodies[0]
+
+
+async def test_a_response_over_a_broken_history_is_repaired_alike(at: Door) -> None:
+    call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+    items = [*HI, call, {"role": "user", "content": "Well?"}]
+    with pytest.raises(openai.BadRequestError) as caught:
+        await at.say(items)
+    assert caught.value.code == "missing_tool_result"
+    at.provider.scripts = [says("So be it."), says("Still.")]
+    told = await at.say(items, extra_headers={"Antiphon-Repair": "on"})
+    assert told.output_text == "So be it."
+    again = await at.say("And now?", previous_response_id=told.id)
+    assert again.output_text == "Still."
 
 
 @pytest.mark.parametrize(

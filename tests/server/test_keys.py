@@ -145,6 +145,20 @@ async def test_instructions_need_a_right_of_their_own(tmp_path: Path) -> None:
         assert (told.status, told.json["error"]["at"]) == (403, "instruct")
 
 
+async def test_a_repair_needs_a_right_of_its_own(tmp_path: Path) -> None:
+    broken = {"messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}]}
+    async with locked(tmp_path / "a.db") as server:
+        client = await server.client("local", Right.READ, Right.WRITE)
+        refused = await client.post("/v1/chat/completions", broken)
+        assert refused.json["error"]["code"] == "orphan_tool_result"
+        client.headers["antiphon-repair"] = "on"
+        told = await client.post("/v1/chat/completions", broken)
+        assert (told.status, told.json["error"]["param"]) == (403, "repair")
+        client.headers["antiphon-repair"] = "maybe"
+        told = await client.post("/v1/chat/completions", broken)
+        assert (told.status, told.json["error"]["param"]) == (400, "antiphon-repair")
+
+
 async def test_nobody_gives_a_right_or_a_tenant_that_is_not_theirs(tmp_path: Path) -> None:
     async with locked(tmp_path / "a.db") as server:
         admin = await server.client("acme", Right.ADMIN, Right.READ)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -49,6 +49,21 @@ DIALECTS: Final[Mapping[str, Callable[[Mapping[str, object]], Adapter]]] = {
 }
 """Dialects that are spoken by one provider only."""
 
+
+class Retired(NamedTuple):
+    """An older version of a dialect that a rollout may go back to.
+
+    `kinds` are the blocks that it knows. What it does not know it must not be shown: such a
+    conversation is paused, not told in other words.
+    """
+
+    make: Callable[[Mapping[str, object]], Adapter]
+    kinds: frozenset[str]
+
+
+RETIRED: Final[dict[tuple[str, int], Retired]] = {}
+"""By profile and version. The newest version of each dialect is no part of it."""
+
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -67,15 +82,31 @@ def options_of(profile: str) -> frozenset[str] | None:
     return CHAT[profile].wire.options if profile in CHAT else None
 
 
-def get(profile: str, facts: Mapping[str, object] | None = None) -> Adapter:
+def versions(profile: str) -> tuple[int, ...]:
+    """Return the versions of a dialect that this release carries, the newest last."""
+    older = sorted(version for name, version in RETIRED if name == profile)
+    return (*older, get(profile).version)
+
+
+def kinds_of(profile: str, version: int) -> frozenset[str] | None:
+    """Return the kinds of blocks that an older version knows; None for the newest: all of them."""
+    retired = RETIRED.get((profile, version))
+    return None if retired is None else retired.kinds
+
+
+def get(
+    profile: str, facts: Mapping[str, object] | None = None, version: int | None = None
+) -> Adapter:
     """Return the adapter for `profile`, with what is known of the model behind it.
 
     Args:
         profile: A name out of `KNOWN`.
         facts: See `antiphon.core.profile.FACTS`; values may be JSON text, as stored.
+        version: An older version of it; None for the newest.
 
     Raises:
-        InvalidInput: `unknown_profile`, `profile_unavailable`, `unknown_fact`, `bad_fact`.
+        InvalidInput: `unknown_profile`, `profile_unavailable`, `unknown_fact`, `bad_fact`,
+            `adapter_version_unknown`.
     """
     if profile not in KNOWN:
         raise InvalidInput(
@@ -89,7 +120,18 @@ def get(profile: str, facts: Mapping[str, object] | None = None) -> Adapter:
             code="profile_unavailable",
             at=profile,
         )
-    return _make(profile, _encode(facts or {}))
+    newest = _make(profile, _encode(facts or {}))
+    if version is None or version == newest.version:
+        return newest
+    retired = RETIRED.get((profile, version))
+    if retired is None:
+        raise InvalidInput(
+            f"This release carries no version {version} of {profile}. "
+            f"It carries {', '.join(map(str, versions(profile)))}.",
+            code="adapter_version_unknown",
+            at=profile,
+        )
+    return retired.make(msgspec.json.decode(_encode(facts or {})))
 
 
 def by_name(adapter: str) -> Adapter:

@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "import": "Read a conversation from JSON lines.",
     "erase": "Erase what was said, for good.",
     "keys": "Make, list and revoke the keys of a server.",
+    "rollout": "Say which way traffic goes, and see what the shadow found.",
     "doctor": "Examine versions, settings, disk and database.",
 }
 """Every command with its one line of help, so that `antiphon --help` has to load none of them."""

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from antiphon.adapters import registry
 from antiphon.adapters.base import Adapter, Parsed
+from antiphon.adapters.repairing import repaired
 from antiphon.cli.documents import Document
 from antiphon.cli.graph import read_graph
 from antiphon.cli.recognition import Recognised, recognise
 from antiphon.core.findings import Finding, Severity, ordered
 from antiphon.core.profile import Profile
+from antiphon.core.repair import Repair
 from antiphon.core.rules import check
 
 
@@ -26,6 +28,7 @@ class Verdict:
         recognised: How the request's form was found; None for a graph.
         named: Whether the caller named it, against what the file says or shows.
         findings: First reason first; their places are those of the document.
+        repairs: What would make a history that breaks rules of the graph legal, if that would.
         at: Where in the document those places begin.
     """
 
@@ -35,6 +38,7 @@ class Verdict:
     recognised: Recognised | None = None
     named: bool = False
     findings: tuple[Finding, ...]
+    repairs: tuple[Repair, ...] = ()
     at: str = ""
 
     @property
@@ -76,6 +80,7 @@ def judge(document: Document, *, source: str | None, profile: str | None) -> Ver
         recognised=recognised,
         named=source is not None,
         findings=findings,
+        repairs=_repairs(parsed, findings),
         at=document.request_at,
     )
 
@@ -99,9 +104,18 @@ def _graph(document: Document, target: str | None) -> Verdict:
         parsed=parsed,
         source=None,
         target=target,
-        findings=_mapped(parsed, rules),
+        findings=(found := _mapped(parsed, rules)),
+        repairs=_repairs(parsed, found),
         at=document.graph_at,
     )
+
+
+def _repairs(parsed: Parsed, findings: Iterable[Finding]) -> tuple[Repair, ...]:
+    """Return what a repair would do, where the history is refused and would be legal then."""
+    if not refused(findings) or parsed.findings:
+        return ()
+    whole, repairs = repaired(parsed)
+    return repairs if not check(whole.messages) else ()
 
 
 def _mapped(parsed: Parsed, profile: Profile | None) -> tuple[Finding, ...]:

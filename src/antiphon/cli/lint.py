@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
 from antiphon.cli.documents import read_document
 from antiphon.cli.elsewhere import Answer, Taken, answers
@@ -51,6 +52,8 @@ def _as_json(verdict: Verdict, asked: dict[str, Answer]) -> dict[str, object]:
         "from": verdict.source,
         "profile": verdict.target,
     }
+    if verdict.repairs:
+        shown["repairs"] = [msgspec.to_builtins(one) for one in verdict.repairs]
     if verdict.recognised is not None:
         shown["could_be"] = list(verdict.recognised.rivals)
     shown["dialects"] = {name: _answer(answer) for name, answer in asked.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import click
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from antiphon.adapters import registry
 from antiphon.adapters.base import Adapter, Parsed, Rendering
 from antiphon.adapters.conversion import convert
+from antiphon.adapters.repairing import repaired
 from antiphon.cli.documents import Document, read_document
 from antiphon.cli.graph import read_graph
 from antiphon.cli.output import json_option, mappings, note, print_json
@@ -19,9 +21,15 @@ UNNAMED = "unnamed-model"
 
 
 def rendering(
-    document: Document, profile: str, *, source: str | None, model: str | None, base_url: str | None
+    document: Document,
+    profile: str,
+    *,
+    source: str | None,
+    model: str | None,
+    base_url: str | None,
+    repair: bool = False,
 ) -> Rendering:
-    """Return the request that a document stands for.
+    """Return the request that a document stands for, its history repaired where that was asked for.
 
     Raises:
         SequenceRejected: It may not be sent; places are those of the document.
@@ -33,7 +41,10 @@ def rendering(
         dialect = recognise(document.request).form
     parsed = _parsed(document, dialect, adapter)
     name = model or parsed.policy.model or UNNAMED
-    return convert(parsed, adapter, source=dialect, model=name, endpoint=base_url or "")
+    parsed, repairs = repaired(parsed) if repair else (parsed, ())
+    made = convert(parsed, adapter, source=dialect, model=name, endpoint=base_url or "")
+    listed = (*(one.as_mapping() for one in repairs), *made.mappings)
+    return replace(made, mappings=listed)
 
 
 def _parsed(document: Document, dialect: str | None, adapter: Adapter) -> Parsed:
@@ -74,6 +85,7 @@ def _silent(dialect: str) -> dict[str, object]:
 @click.option("--profile", metavar="PROFILE", required=True, help="The dialect to render for.")
 @click.option("--model", metavar="NAME", help="The model's name at its provider.")
 @click.option("--base-url", metavar="URL", help="Where the request would go.")
+@click.option("--repair", is_flag=True, help="Repair a history that breaks rules of the graph.")
 @json_option
 def command(
     file: str,
@@ -81,6 +93,7 @@ def command(
     profile: str,
     model: str | None,
     base_url: str | None,
+    repair: bool,
     as_json: bool,
 ) -> None:
     """Print the exact body of the request that FILE stands for.
@@ -90,7 +103,14 @@ def command(
     the other form cannot say is refused. Exit code 3: it may not be sent there, 2: it cannot be
     said there or not be read; then nothing was printed.
     """
-    made = rendering(read_document(file), profile, source=source, model=model, base_url=base_url)
+    made = rendering(
+        read_document(file),
+        profile,
+        source=source,
+        model=model,
+        base_url=base_url,
+        repair=repair,
+    )
     if as_json:
         print_json(
             {

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from antiphon.core.manifest import Mapping as Mended
 from antiphon.core.manifest import ToolDeclaration
 
 
@@ -23,6 +24,10 @@ class Ask:
     max_output_tokens: int | None = None
     extra: Mapping[str, msgspec.Raw] = field(default_factory=dict)
     """Options as the model's dialect names them."""
+    repairs: tuple[Mended, ...] = ()
+    """What was done to a history that came broken; every manifest of the run lists it."""
+    key: str = ""
+    """The id of the key that asks; what it costs is counted there."""
     alone: bool = False
     """Whether the run is refused, instead of queued, where another one works."""
     answer_schema: msgspec.Raw | None = None

@@ -40,6 +40,7 @@ from antiphon.core.records import (
     RunOptions,
     RunStatus,
 )
+from antiphon.core.standing import Spent
 
 R = TypeVar("R", covariant=True)
 
@@ -350,6 +351,8 @@ class CommitAnswer(Command[Run]):
     found: bool = False
     verdict: Verdict | None = None
     """What the schema that was asked for says of it, where one was."""
+    spent: Spent | None = None
+    """What it cost the key that asked, counted in the same transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

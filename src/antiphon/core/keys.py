@@ -25,14 +25,39 @@ class Right(StrEnum):
     WRITE = "write"
     INSTRUCT = "instruct"
     """Write what the model takes for the operator's word: system and developer messages."""
+    REPAIR = "repair"
+    """Have a broken history repaired instead of refused, where a request asks for that."""
     OPERATE = "operate"
     """Settle dispatches and calls of unknown outcome, and read the metrics."""
     ADMIN = "admin"
-    """Make and revoke keys."""
+    """Make and revoke keys; set rollouts."""
 
 
 EVERY_RIGHT: Final = frozenset(Right)
 USUAL_RIGHTS: Final = frozenset({Right.READ, Right.WRITE, Right.INSTRUCT})
+
+
+class KeyTerms(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a key may use, beside what it may do. None is: no limit.
+
+    Attributes:
+        models: The names of models that it may ask for.
+        repairs: Whether a broken history is repaired where the request does not say.
+        requests_per_minute: Requests that start something, counted by each process.
+        concurrent: Requests under way at the same time, counted by each process.
+        tokens_per_day: Tokens of both directions, by the day (UTC).
+        micros_per_month: Money in millionths of a dollar, by the month (UTC).
+    """
+
+    models: frozenset[str] | None = None
+    repairs: bool = False
+    requests_per_minute: int | None = None
+    concurrent: int | None = None
+    tokens_per_day: int | None = None
+    micros_per_month: int | None = None
+
+
+NO_TERMS: Final = KeyTerms()
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +71,7 @@ class Key(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
     expires_ms: int | None = None
     revoked_ms: int | None = None
+    terms: KeyTerms = NO_TERMS
 
     def valid(self, now_ms: int) -> bool:
         """Return whether it opens anything at this time."""

@@ -25,7 +25,7 @@ from antiphon.core.ids import (
     SessionId,
     TenantId,
 )
-from antiphon.core.manifest import Purpose
+from antiphon.core.manifest import Mapping, Purpose
 
 
 class _Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,11 +93,18 @@ class RunKind(StrEnum):
     REGENERATE = "regenerate"
 
 
+class Fallback(_Row, frozen=True, kw_only=True):
+    """Who is asked where the model gave a definite no, and on which policy."""
+
+    model: str
+    policy_digest: Digest
+
+
 class RunOptions(_Row, frozen=True, kw_only=True, omit_defaults=True):
     """What a run was asked to do; durable with it, so that any process can go on with it.
 
     `tools` are digests in the content store; functions run here are found by name in the
-    process that serves the run.
+    process that serves the run. `repairs` are what was done to a history that came broken.
     """
 
     model: str
@@ -109,6 +116,10 @@ class RunOptions(_Row, frozen=True, kw_only=True, omit_defaults=True):
     answer_schema: Digest | None = None
     retry_answer: bool = False
     metadata: dict[str, str] = {}
+    repairs: tuple[Mapping, ...] = ()
+    key: str = ""
+    """The id of the key that asked; what it costs is counted there."""
+    fallbacks: tuple[Fallback, ...] = ()
 
 
 class Run(_Row, frozen=True, kw_only=True):

@@ -49,6 +49,7 @@ from antiphon.core.records import (
     RunKind,
     RunStatus,
 )
+from antiphon.core.rollout import Rollout
 from antiphon.core.tree import line as visible
 from antiphon.core.tree import with_results
 from antiphon.engine.dispatch.dispatcher import Dispatcher
@@ -86,6 +87,7 @@ class Engine:
 
     async def start(self) -> None:
         """Settle what a dead process left behind, and take up what can go on."""
+        await self.world.rollouts.refresh()
         self.world.functions.on_coming(self._tools_came)
         for conversation in await recover(self.world):
             self.kick(conversation)
@@ -149,6 +151,13 @@ class Engine:
             yield
         finally:
             self.kick(conversation)
+
+    async def roll(self, rollout: Rollout) -> Rollout:
+        """Let a rollout hold from now on, and what was paused for the one before look again."""
+        done = await self.world.rollouts.set(rollout)
+        for conversation in list(self.world.rollouts.paused):
+            self.kick(conversation)
+        return done
 
     def _wake_at(self, conversation: ConversationId, due_ms: int) -> None:
         """Kick the conversation at a time; only the earliest that was asked for is kept."""

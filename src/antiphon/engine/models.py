@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from antiphon.engine.edge import local_model, signing
+from antiphon.engine.prices import PRICES, Price
 from antiphon.errors import InvalidInput, NotFound
 
 REHEARSAL: Final = "rehearsal"
@@ -92,6 +93,37 @@ class Secret:
         return hash(self._value)
 
 
+class Routing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How calls to one model are routed; None is no limit, or the setting of all models.
+
+    Attributes:
+        fallbacks: Who is asked, in this order, where this model gave a definite no.
+        max_concurrent: Calls at the same time.
+        requests_per_minute: Calls that may begin in a minute, evenly spaced.
+        max_waiting: Calls of one tenant that may wait for these two; a run more is refused.
+        connect_timeout_s: Longest wait for a connection.
+        first_byte_timeout_s: Longest wait for the beginning of an answer, from sending.
+        idle_timeout_s: Longest silence after it.
+        total_timeout_s: Longest time of one call, from sending, whatever arrives.
+        price: What tokens cost, where it is not what `antiphon.engine.prices` says.
+    """
+
+    fallbacks: tuple[str, ...] = ()
+    max_concurrent: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    requests_per_minute: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    max_waiting: Annotated[int, msgspec.Meta(ge=0)] = 64
+    connect_timeout_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    first_byte_timeout_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    idle_timeout_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    total_timeout_s: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    price: Price | None = None
+
+    @property
+    def limited(self) -> bool:
+        """Whether calls may have to wait."""
+        return self.max_concurrent is not None or self.requests_per_minute is not None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """One model that a client may name.
@@ -108,6 +140,7 @@ class Model:
         context_window: Tokens that fit, or None where nobody said.
         max_output_tokens: Most that an answer may have, or None for the provider's own limit.
         facts: What is known of this model beyond its dialect, as `antiphon.core.profile.FACTS`.
+        routing: Fallbacks, limits, times and price.
     """
 
     name: str
@@ -120,6 +153,12 @@ class Model:
     context_window: int | None = None
     max_output_tokens: int | None = None
     facts: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    routing: Routing = field(default_factory=Routing)
+
+    @property
+    def price(self) -> Price | None:
+        """What its tokens cost, if anybody has said so."""
+        return self.routing.price or PRICES.get(self.model)
 
 
 REHEARSAL_MODEL: Final = Model(
@@ -148,6 +187,8 @@ class Models:
     )
     passthrough: Model | None = None
     default: str = ""
+    aliases: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Other names that clients may use, and whose they are."""
 
     def get(self, name: str | None = None) -> Model:
         """Return the model that `name` means, or the default one.
@@ -158,6 +199,7 @@ class Models:
                 `extra_missing`: what the model needs is not installed, and how to.
         """
         name = name or self.default_name
+        name = self.aliases.get(name, name)
         if name == LOCAL and LOCAL not in self.named:
             local_model.require()
             return LOCAL_MODEL
@@ -198,17 +240,20 @@ class Models:
 
     def names(self) -> tuple[str, ...]:
         """Return every name there is, the default one first."""
-        names = dict.fromkeys([self.default_name, *self.named])
+        names = dict.fromkeys([self.default_name, *self.named, *self.aliases])
         if local_model.installed():
             names[LOCAL] = None
         return tuple(names)
 
 
-def read_models(tables: object, *, env: Mapping[str, str], place: str, default: str) -> Models:
+def read_models(
+    tables: object, *, env: Mapping[str, str], place: str, default: str, aliases: object = None
+) -> Models:
     """Return the models of the file's `[models.*]` tables and of the environment.
 
     Args:
         tables: What stands under `models`; an empty mapping where nothing does.
+        aliases: What stands under `aliases`.
         env: The environment.
         place: The file, for messages.
         default: The setting `default_model`.
@@ -223,10 +268,37 @@ def read_models(tables: object, *, env: Mapping[str, str], place: str, default: 
     }
     passthrough = _passthrough(env) if not named else None
     named[REHEARSAL] = REHEARSAL_MODEL
-    models = Models(named=MappingProxyType(named), passthrough=passthrough, default=default)
-    if default and default not in named and default != LOCAL and passthrough is None:
+    models = Models(
+        named=MappingProxyType(named),
+        passthrough=passthrough,
+        default=default,
+        aliases=_aliases(aliases or {}, named, f"{place}: aliases"),
+    )
+    for name, model in named.items():
+        for other in model.routing.fallbacks:
+            if other not in named or other == name:
+                raise _bad(
+                    f"{place}: models.{name}.fallbacks",
+                    f"There is no other model {other}.{suggestion(other, named)}",
+                )
+    known = default in named or default in models.aliases
+    if default and not known and default != LOCAL and passthrough is None:
         raise _bad("default_model", f"There is no model {default}.{suggestion(default, named)}")
     return models
+
+
+def _aliases(content: object, named: Mapping[str, Model], place: str) -> Mapping[str, str]:
+    """Return the other names of models: each stands for one that has a table."""
+    if not isinstance(content, Mapping):
+        raise _bad(place, 'A table is expected: [aliases], with "other name" = "NAME".')
+    for name, meant in content.items():
+        if name in named:
+            raise _bad(f"{place}.{name}", "A model has this name already.")
+        if meant not in named:
+            raise _bad(
+                f"{place}.{name}", f"There is no model {meant}.{suggestion(str(meant), named)}"
+            )
+    return MappingProxyType(dict(content))
 
 
 def _passthrough(env: Mapping[str, str]) -> Model | None:
@@ -245,7 +317,7 @@ def _passthrough(env: Mapping[str, str]) -> Model | None:
     )
 
 
-class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _Table(Routing, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One `[models.NAME]` table, as it stands in the file."""
 
     profile: str = "openai-chat"
@@ -287,6 +359,7 @@ def _model(name: str, content: object, env: Mapping[str, str], place: str) -> Mo
         context_window=table.context_window,
         max_output_tokens=table.max_output_tokens,
         facts=MappingProxyType(_facts(table)),
+        routing=Routing(**{name: getattr(table, name) for name in Routing.__struct_fields__}),
     )
 
 

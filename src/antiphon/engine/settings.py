@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Mapping
 from inspect import cleandoc
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeAlias, get_type_hints
+from typing import Annotated, Any, Final, TypeAlias, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -82,6 +82,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         heartbeat_s: Pause after which an open stream that has nothing to tell says that it lives.
         stream_s: After this time a stream of events is closed in good order, and the client comes
             back with its cursor.
+        url_hosts: The only hosts whose addresses clients may write into messages for a model's
+            server to fetch; empty for any host but those of private networks.
         drain_s: How long a server that stops waits for what is in flight.
         models: The models of the file and of the environment.
         mcp: The servers of tools of the file, by name.
@@ -130,6 +132,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_s: Seconds = 15.0
     stream_s: Seconds = 60.0
     drain_s: Pause = 10.0
+    url_hosts: frozenset[str] = frozenset()
 
     models: Models = msgspec.field(default_factory=Models)
     mcp: Mapping[str, McpServer] = msgspec.field(default_factory=dict)
@@ -184,7 +187,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """
         env = os.environ if env is None else env
         file, table = _read(config or env.get(f"{PREFIX}CONFIG") or None)
-        tables = table.pop("models", {})
+        tables, aliases = table.pop("models", {}), table.pop("aliases", {})
         servers = read_servers(table.pop("mcp", {}), str(file))
         values: dict[str, Any] = {}
         for name, value in table.items():
@@ -206,7 +209,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                     name, value, f"--{name.replace('_', '-')}", text=isinstance(value, str)
                 )
         default = values.get("default_model", "")
-        models = read_models(tables, env=env, place=str(file), default=default)
+        models = read_models(tables, env=env, place=str(file), default=default, aliases=aliases)
         return cls(**values, models=models, mcp=servers)
 
 
@@ -242,6 +245,8 @@ def _read(config: str | Path | None) -> tuple[Path, dict[str, Any]]:
 
 def _checked(name: str, value: object, place: str, *, text: bool = False) -> object:
     """Return `value` as the setting's kind; `text` says that it came as a string of characters."""
+    if text and isinstance(value, str) and get_origin(KINDS[name]) is frozenset:
+        value = [word.strip() for word in value.split(",") if word.strip()]
     try:
         return msgspec.convert(value, KINDS[name], strict=not text)
     except msgspec.ValidationError as error:

@@ -17,8 +17,10 @@ from antiphon.core.retrieval import Retriever
 from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.edge.entropy import Ids
 from antiphon.engine.edge.signing import AwsSigner
+from antiphon.engine.gates import Gates
 from antiphon.engine.live import Broker
 from antiphon.engine.ports import Clock, Entropy, Signer, Transport
+from antiphon.engine.rollouts import RolloutTable
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools.toolbox import Toolbox
 from antiphon.errors import NotDurable
@@ -47,6 +49,13 @@ class World:
     fence: Fence
     functions: Toolbox = field(default_factory=lambda: Toolbox(()))
     signer: Signer = field(default_factory=AwsSigner)
+    gates: Gates = field(init=False)
+    rollouts: RolloutTable = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.gates = Gates(self.clock)
+        self.rollouts = RolloutTable(self.store, self.clock)
+
     retrievers: tuple[Retriever, ...] = ()
 
     async def do(self, command: Command[R]) -> R | Denied:

@@ -21,6 +21,7 @@ from antiphon.server import (
     resources,
     responses,
 )
+from antiphon.server.admission import Admission
 from antiphon.server.body import answer
 from antiphon.server.edge import Edge
 from antiphon.server.endpoints import Endpoint
@@ -82,6 +83,7 @@ def build(engine: Engine, keyring: Keyring | None = None) -> Starlette:
     )
     app.state.engine = engine
     app.state.keyring = keyring
+    app.state.admission = Admission(engine.world)
     app.state.metrics = counts
     app.state.streams = Streams()
     return app

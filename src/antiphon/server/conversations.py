@@ -39,6 +39,7 @@ from antiphon.server.responses.items import Listing, all_items, items_of, page_o
 from antiphon.server.responses.output import Json
 from antiphon.server.responses.request import Metadata, unsupported
 from antiphon.server.scope import view_of
+from antiphon.server.urls import check_urls
 
 PATH: Final = "/v1/conversations"
 ONE: Final = PATH + "/{conversation}"
@@ -173,6 +174,7 @@ def _said(request: Request, items: list[Any]) -> Parsed:
         SequenceRejected: One of them cannot be an item at all.
     """
     parsed = parse({"input": items})
+    check_urls(engine_of(request).world.settings, parsed.messages)
     if parsed.findings:
         raise SequenceRejected([_here(f) for f in parsed.located(parsed.findings)])
     for place in parsed.uncarried:

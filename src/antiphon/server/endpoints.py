@@ -13,6 +13,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from antiphon.core.keys import Right
+from antiphon.server.admission import Admission
 from antiphon.server.principals import principal_of
 
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
@@ -76,6 +77,16 @@ class Endpoint(Route):
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, where whoever asks may do this."""
         scope.setdefault("state", {})["route"] = self.path
-        if not self.public and scope["method"] in (self.methods or ()):
-            principal_of(HTTPConnection(scope)).require(self.right)
-        await super().handle(scope, receive, send)
+        if self.public or scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)
+            return
+        asking = HTTPConnection(scope)
+        who = principal_of(asking)
+        who.require(self.right)
+        if not self.starts:
+            await super().handle(scope, receive, send)
+            return
+        admission = asking.app.state.admission
+        assert isinstance(admission, Admission)
+        async with admission.admitted(who):
+            await super().handle(scope, receive, send)

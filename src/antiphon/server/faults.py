@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from antiphon.core.reasons import REASONS
 from antiphon.errors import (
     AntiphonError,
     Conflict,
@@ -44,9 +45,14 @@ STATUS_OF_CODE: Final = MappingProxyType(
         "body_too_large": 413,
         "body_timeout": 408,
         "not_json": 415,
+        "encoding_not_supported": 415,
         "host_not_allowed": 421,
         "method_not_allowed": 405,
         "queue_full": 429,
+        "model_busy": 429,
+        "rate_limited": 429,
+        "too_many_at_once": 429,
+        "budget_exhausted": 429,
         "content_missing": 410,
         "content_erased": 410,
         "conversation_erased": 410,
@@ -93,7 +99,11 @@ def headers_of(error: AntiphonError) -> dict[str, str]:
     if status == HTTPStatus.UNAUTHORIZED:
         return {"www-authenticate": "Bearer"}
     if status == HTTPStatus.TOO_MANY_REQUESTS:
-        return {"retry-after": "1"}
+        after_s = error.retry_after_s if isinstance(error, Conflict) else None
+        told = {"retry-after": str(after_s or 1)}
+        # Nobody should wait for tomorrow with the connection open.
+        spent = error.code == "budget_exhausted"
+        return {**told, "x-should-retry": "false"} if spent else told
     if error.code in UNREAD:
         return {"connection": "close"}
     if isinstance(error, Conflict | OutcomeUnknown | RunCanceled | ProviderFailed):
@@ -101,13 +111,24 @@ def headers_of(error: AntiphonError) -> dict[str, str]:
     return {}
 
 
-class OpenAIError(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong, in the words of OpenAI's API."""
+class RepairTold(msgspec.Struct, frozen=True, kw_only=True):
+    """One change that would help a broken history, and the rule that asks for it."""
+
+    change: str
+    reason: str
+    at: str
+    call_id: str
+
+
+class OpenAIError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is wrong, in the words of OpenAI's API, with what of ours helps beside them."""
 
     message: str
     type: str
     param: str | None
     code: str | None
+    fix: str | None = None
+    repairs: tuple[RepairTold, ...] = ()
 
 
 class OpenAIErrorBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +154,8 @@ class Error(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retryable: bool
     request_id: str
     findings: tuple[Finding, ...] = ()
+    fix: str | None = None
+    repairs: tuple[RepairTold, ...] = ()
 
 
 class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,6 +167,30 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
 def _place(error: AntiphonError) -> str | None:
     """Return the place of an error, no longer than anybody would read: it may be what was sent."""
     return error.at and error.at[:LONGEST_PLACE]
+
+
+def _fix(error: AntiphonError) -> str | None:
+    """Return what helps, where a rule was broken."""
+    broken = isinstance(error, SequenceRejected) and error.code in REASONS
+    return REASONS[error.code].remedy if broken else None
+
+
+def _repairs(error: AntiphonError) -> tuple[RepairTold, ...]:
+    """Return what a repair would do, where it would help."""
+    found = error.repairs if isinstance(error, SequenceRejected) else ()
+    return tuple(msgspec.convert(one, RepairTold, from_attributes=True) for one in found)
+
+
+def _hint(error: AntiphonError) -> str:
+    """Return how the same request can be answered: the message is all that most clients show."""
+    repairs = _repairs(error)
+    if not repairs:
+        return ""
+    more = f" and {len(repairs) - 1} more" if len(repairs) > 1 else ""
+    return (
+        " With the header Antiphon-Repair: on it is answered after repairs: "
+        f"{repairs[0].change} at {repairs[0].at}{more}."
+    )
 
 
 def openai_error(error: AntiphonError) -> OpenAIError:
@@ -160,11 +207,18 @@ def openai_error(error: AntiphonError) -> OpenAIError:
             kind = "server_error"
         case _:
             kind = "invalid_request_error"
-    return OpenAIError(message=error.message, type=kind, param=_place(error), code=error.code)
+    return OpenAIError(
+        message=error.message + _hint(error),
+        type=kind,
+        param=_place(error),
+        code=error.code,
+        fix=_fix(error),
+        repairs=_repairs(error),
+    )
 
 
-class AnthropicError(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong, in the words of Anthropic's API, with our code and the place beside them.
+class AnthropicError(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is wrong, in the words of Anthropic's API, with what of ours helps beside them.
 
     The message begins with the code, since it is all that most clients show.
     """
@@ -173,6 +227,8 @@ class AnthropicError(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     code: str
     at: str | None
+    fix: str | None = None
+    repairs: tuple[RepairTold, ...] = ()
 
 
 class AnthropicErrorBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,9 +256,11 @@ def anthropic_error(error: AntiphonError) -> AnthropicError:
     place = f" (at {_place(error)})" if error.at else ""
     return AnthropicError(
         type=ANTHROPIC_TYPES.get(status, usual),
-        message=f"{error.code}: {error.message}{place}",
+        message=f"{error.code}: {error.message}{place}{_hint(error)}",
         code=error.code,
         at=_place(error),
+        fix=_fix(error),
+        repairs=_repairs(error),
     )
 
 
@@ -231,6 +289,8 @@ def error_body(
             retryable=error.retryable,
             request_id=request_id,
             findings=tuple(Finding(code=f.code, at=f.at, message=f.message) for f in findings),
+            fix=_fix(error),
+            repairs=_repairs(error),
         )
     )
 

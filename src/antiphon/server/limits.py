@@ -57,7 +57,7 @@ class Limits:
         try:
             self._check_body(headers)
         except InvalidInput as error:
-            if error.code == "not_json":
+            if error.code in ("not_json", "encoding_not_supported"):
                 await _discard(receive)
             raise
         await self._app(scope, receive, send)
@@ -90,6 +90,13 @@ class Limits:
                 "A body has to come with content-type: application/json.",
                 code="not_json",
                 at=kind[:80] or None,
+            )
+        encoding = headers.get("content-encoding", "identity").strip().lower()
+        if encoding != "identity":
+            raise InvalidInput(
+                "A body comes as it is: what is compressed has no size before it is read.",
+                code="encoding_not_supported",
+                at=encoding[:80],
             )
         if length.isdigit() and int(length) > self._max_body_bytes:
             raise self._too_large()

@@ -46,6 +46,8 @@ METRICS: Final = {
     "partial_tool_dispatches_total": ("counter", "Tools run from an unfinished stream; stays 0."),
     "http_requests_total": ("counter", "Requests, by method, route and status."),
     "http_request_seconds": ("histogram", "Until the end of an answer; streams are left out."),
+    "conversations_paused": ("gauge", "Conversations that wait for another adapter's version."),
+    "calls_waiting": ("gauge", "Calls that wait for their model to take them."),
     "streams": ("gauge", "Open streams of events."),
 }
 """Every metric, with its kind and what it is; each name begins with `antiphon_`."""
@@ -180,6 +182,8 @@ class Metrics:
             "unknown_dispatches": len(ages),
             "unknown_dispatch_age_seconds": max(ages, default=0) / 1000,
             "late_blocks_total": late,
+            "conversations_paused": len(self._world.rollouts.paused),
+            "calls_waiting": self._world.gates.waiting,
             "streams": streams,
         }
         return "".join(f"{line}\n" for line in self._lines(values))

@@ -11,7 +11,16 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from antiphon.core.ids import LOCAL_TENANT, Digest, TenantId
-from antiphon.core.keys import EVERY_RIGHT, SECRET_BITS, Key, Right, secret, secret_digest
+from antiphon.core.keys import (
+    EVERY_RIGHT,
+    NO_TERMS,
+    SECRET_BITS,
+    Key,
+    KeyTerms,
+    Right,
+    secret,
+    secret_digest,
+)
 from antiphon.engine.world import World
 from antiphon.errors import Forbidden, Unauthorized
 
@@ -25,6 +34,7 @@ class Principal:
     id: str
     tenant: TenantId
     rights: frozenset[Right] = EVERY_RIGHT
+    terms: KeyTerms = NO_TERMS
 
     def require(self, right: Right) -> None:
         """Raise `Forbidden` where the right is missing."""
@@ -58,7 +68,13 @@ class Keyring:
         return [key for key in self._keys.values() if tenant in (None, key.tenant)]
 
     async def make(
-        self, *, tenant: TenantId, name: str, rights: frozenset[Right], expires_ms: int | None
+        self,
+        *,
+        tenant: TenantId,
+        name: str,
+        rights: frozenset[Right],
+        expires_ms: int | None,
+        terms: KeyTerms = NO_TERMS,
     ) -> tuple[Key, str]:
         """Make a key and return it with its secret, which nobody is told again."""
         text = secret(self._world.entropy.bits(SECRET_BITS))
@@ -71,6 +87,7 @@ class Keyring:
                 secret_digest=secret_digest(text),
                 created_ms=self._world.clock.now_ms(),
                 expires_ms=expires_ms,
+                terms=terms,
             )
         )
         self._keys[key.secret_digest] = key
@@ -90,7 +107,7 @@ class Keyring:
         key = self._keys.get(secret_digest(brought)) if brought else None
         if key is None or not key.valid(self._world.clock.now_ms()):
             return None
-        return Principal(id=key.id, tenant=key.tenant, rights=key.rights)
+        return Principal(id=key.id, tenant=key.tenant, rights=key.rights, terms=key.terms)
 
 
 def _secret(headers: Headers) -> str:

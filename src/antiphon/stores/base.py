@@ -35,6 +35,7 @@ from antiphon.core.records import (
     Session,
     StoredEvent,
 )
+from antiphon.core.standing import Change, Question
 
 R = TypeVar("R")
 
@@ -73,6 +74,12 @@ class Store(Protocol):
 
     async def revoke_key(self, key: str, now_ms: int) -> Key:
         """Take a key's power away, for good. Raises `NotFound`."""
+
+    async def change(self, change: Change[R]) -> R:
+        """Carry out a change that belongs to no conversation; it is durable when this returns."""
+
+    async def answer(self, question: Question[R]) -> R:
+        """Answer a question about what belongs to no conversation."""
 
     async def tenant_key(self, tenant: TenantId) -> bytes:
         """Return the tenant's digest key, made at first use."""

@@ -49,6 +49,9 @@ def lines(
     ):
         yield ""
         yield from _told("mend", _mended(document, verdict, own), ink)
+    if verdict.repairs:
+        yield ""
+        yield from _told("mend", _repaired(document, verdict), ink)
     others = {name: answer for name, answer in answers.items() if name != verdict.source}
     if others:
         yield ""
@@ -69,6 +72,16 @@ def _mended(document: Document, verdict: Verdict, own: Taken) -> str:
     return (
         f"antiphon render {source}--profile {verdict.source} {file} makes it legal: "
         f"{', '.join(dict.fromkeys(own.mappings))}."
+    )
+
+
+def _repaired(document: Document, verdict: Verdict) -> str:
+    target = verdict.target or "openai-chat"
+    source = f"--from {verdict.source} " if verdict.named else ""
+    made = ", ".join(f"{one.change} at {harmless(one.at)}" for one in verdict.repairs)
+    return (
+        f"antiphon render {source}--repair --profile {target} {harmless(document.path)} repairs it: "
+        f"{made}. A server does the same for Antiphon-Repair: on."
     )
 
 

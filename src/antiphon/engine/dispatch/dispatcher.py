@@ -7,6 +7,7 @@ known is recorded as UNKNOWN before anything else is tried.
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -17,16 +18,24 @@ from antiphon.core.assembler import Assembler
 from antiphon.core.blocks import Message
 from antiphon.core.commands import Accept, Close, Command, Prepare, PutContent, Retry, Supersede
 from antiphon.core.dispatch import Denied, State
-from antiphon.core.ids import Digest, MessageId, OperationId
+from antiphon.core.ids import Digest, MessageId, OperationId, TenantId
 from antiphon.core.listing import Listed, continued
 from antiphon.core.manifest import Manifest, Purpose, WireRequest, manifest_digest
-from antiphon.core.records import Conversation, Run
+from antiphon.core.records import Conversation, Fallback, Run
 from antiphon.core.recovery import Rung
-from antiphon.engine.dispatch.exchange import Exchange, Outcome
+from antiphon.engine.dispatch.exchange import Exchange, Outcome, times_of
 from antiphon.engine.dispatch.listing import newest_stored
 from antiphon.engine.dispatch.resuming import Asked, Resuming
-from antiphon.engine.dispatch.settlement import Accepted, Again, Kept, Settlement, Stepped
+from antiphon.engine.dispatch.settlement import (
+    Accepted,
+    Again,
+    GaveUp,
+    Kept,
+    Settlement,
+    Stepped,
+)
 from antiphon.engine.dispatch.target import Target, Targets, render_manifest
+from antiphon.engine.models import Model
 from antiphon.engine.runs.control import Control
 from antiphon.engine.runs.entering import Entering
 from antiphon.engine.world import World
@@ -64,8 +73,30 @@ class Dispatcher:
         not, nothing is called and the run is returned as it is stored. Only store failures and
         bugs come out as exceptions.
         """
-        accepted = await self._begin(run, tools=tools, entering=entering)
-        return await self._carry_out(accepted, run, control)
+        async with AsyncExitStack() as gates:
+            model = self._asked_first(run)
+            if model is not None:
+                tenant = await self._tenant(run, entering)
+                await gates.enter_async_context(
+                    self._world.gates.passed(model, tenant, control.until)
+                )
+                if control.canceled:
+                    return Stepped(await self._world.store.run(run.conversation, run.id))
+            accepted = await self._begin(run, tools=tools, entering=entering)
+            return await self._carry_out(accepted, run, control, tools=tools, gates=gates)
+
+    def _asked_first(self, run: Run) -> Model | None:
+        """Return the model that the run asks, if there is one and calls to it may have to wait."""
+        try:
+            model = self._world.settings.models.get(run.options.model)
+        except (InvalidInput, NotFound):
+            return None  # the run's end will say so
+        return model if model.routing.limited else None
+
+    async def _tenant(self, run: Run, entering: Entering | None) -> TenantId:
+        if entering is not None:
+            return entering.conversation.tenant
+        return (await self._world.store.conversation(run.conversation)).tenant
 
     async def problem(self, run: Run, answer: Message) -> str | None:
         """Return in a sentence why a run's answer is not what was asked for, if it is not."""
@@ -82,11 +113,25 @@ class Dispatcher:
         kept = Kept(accepted.attempt)
         settled = await self._read_on(accepted, run, kept, exchange, control, saw_cut=False)
         if isinstance(settled, Again):
-            return await self._carry_out(await self._accept_again(accepted, settled), run, control)
+            accepted_again = await self._accept_again(accepted, settled)
+            return await self._carry_out(accepted_again, run, control)
+        if isinstance(settled, GaveUp):
+            return Stepped(await self._settlement.end(run.id, run.conversation, settled.code))
         return settled if isinstance(settled, Stepped) else Stepped(settled)
 
-    async def _carry_out(self, accepted: Accepted | Run, run: Run, control: Control) -> Stepped:
-        """Make attempts until one of them is settled."""
+    async def _carry_out(
+        self,
+        accepted: Accepted | Run,
+        run: Run,
+        control: Control,
+        *,
+        tools: bool = True,
+        gates: AsyncExitStack | None = None,
+    ) -> Stepped:
+        """Make attempts until one of them is settled, at the run's model or at a fallback.
+
+        With `gates` a fallback may be asked, past its own gate.
+        """
         while isinstance(accepted, Accepted):
             exchange = self._exchange(accepted)
             outcome = await self._call(accepted, run, exchange, control)
@@ -105,6 +150,14 @@ class Dispatcher:
                 return settled
             if isinstance(settled, Run):
                 return Stepped(settled)
+            if isinstance(settled, GaveUp):
+                if gates is None:
+                    ended = await self._settlement.end(run.id, run.conversation, settled.code)
+                    return Stepped(ended)
+                accepted = await self._fall_back(
+                    accepted, run, control, settled, tools=tools, gates=gates
+                )
+                continue
             await control.pause(settled.wait_ms / 1000)
             accepted = await self._accept_again(accepted, settled)
         return Stepped(accepted)
@@ -160,12 +213,12 @@ class Dispatcher:
             self._world.lines.forget(conversation.id)  # it may end in what did not enter
         return accepted
 
-    async def _accept(self, run: Run, target: Target) -> Accepted | Run:
-        """Prepare and accept; again if the world moved in between."""
+    async def _accept(self, run: Run, target: Target, model: Model | None = None) -> Accepted | Run:
+        """Prepare and accept; again if the world moved in between. `model` is a fallback."""
         store = self._world.store
         for _ in range(PREPARE_TRIES):
             conversation = await store.conversation(run.conversation)
-            accepted = await self._propose(run, conversation, target)
+            accepted = await self._propose(run, conversation, target, model=model)
             if accepted is not None:
                 return accepted
             run = await store.run(run.conversation, run.id)
@@ -179,6 +232,7 @@ class Dispatcher:
         conversation: Conversation,
         target: Target,
         entering: Entering | None = None,
+        model: Model | None = None,
     ) -> Accepted | None:
         """Prepare and accept in one transaction, on these rows; None if they have moved."""
         world = self._world
@@ -207,11 +261,14 @@ class Dispatcher:
                 answer=answer,
             )
         )
-        commands.append(self._acceptance(run, manifest.operation))
+        model = model or world.settings.models.get(run.options.model)
+        commands.append(self._acceptance(run, manifest.operation, model))
         done = await world.do_all(*commands)
         if isinstance(done, Denied):
             return None
-        world.lines.note_listed(run.conversation, proposed.line, proposed.listed)
+        world.lines.note_listed(
+            run.conversation, proposed.line, proposed.listed, run.options.repairs
+        )
         return Accepted(
             run=run.id,
             conversation=run.conversation,
@@ -222,16 +279,21 @@ class Dispatcher:
             answer=answer,
             max_calls=run.options.max_tool_calls,
             expectation=await self._targets.expectation(run, conversation),
+            model=model,
+            charged=run.options.key,
         )
 
-    def _acceptance(self, run: Run, operation: OperationId) -> Accept:
+    def _acceptance(self, run: Run, operation: OperationId, model: Model) -> Accept:
         now_ms = self._world.clock.now_ms()
+        length_s = self._world.settings.deadline_s
+        if model.routing.total_timeout_s is not None:
+            length_s = min(length_s, model.routing.total_timeout_s)
         return Accept(
             conversation=run.conversation,
             now_ms=now_ms,
             operation=operation,
             fence=self._world.fence,
-            deadline_ms=now_ms + int(self._world.settings.deadline_s * 1000),
+            deadline_ms=now_ms + int(length_s * 1000),
         )
 
     async def _proposed(
@@ -252,12 +314,13 @@ class Dispatcher:
             inputs=() if entering is None else entering.inputs,
         )
         rendering = line.finish()
-        before = self._world.lines.listed(conversation.id, line)
+        mappings = (*run.options.repairs, *rendering.mappings)
+        before = self._world.lines.listed(conversation.id, line, run.options.repairs)
         if before is None:
             before = await newest_stored(
-                self._world.store, conversation.tenant, target.key, rendering.mappings
+                self._world.store, conversation.tenant, target.key, mappings
             )
-        listed, listing = continued(target.key, rendering.mappings, before)
+        listed, listing = continued(target.key, mappings, before)
         manifest = Manifest(
             operation=OperationId(self._world.new_id("op_")),
             conversation=run.conversation,
@@ -299,7 +362,8 @@ class Dispatcher:
         manifest, _ = await store.manifest(attempt.operation)
         conversation = await store.conversation(run.conversation)
         request = await render_manifest(self._world, manifest, target)
-        accepted = await self._world.do(self._acceptance(run, attempt.operation))
+        model = self._world.settings.models.get(run.options.model)
+        accepted = await self._world.do(self._acceptance(run, attempt.operation, model))
         if isinstance(accepted, Denied):
             await self._world.do(
                 Supersede(conversation=run.conversation, now_ms=now_ms, operation=attempt.operation)
@@ -315,6 +379,8 @@ class Dispatcher:
             answer=run.answer or MessageId(self._world.new_id("msg_")),
             max_calls=run.options.max_tool_calls,
             expectation=await self._targets.expectation(run, conversation),
+            model=model,
+            charged=run.options.key,
         )
 
     async def _left_unknown(self, run: Run) -> Accepted | None:
@@ -341,8 +407,54 @@ class Dispatcher:
             answer=run.answer,
             max_calls=run.options.max_tool_calls,
             expectation=await self._targets.expectation(run, conversation),
+            model=self._model_of(run, manifest),
+            charged=run.options.key,
             resent=attempt.number - 1,
         )
+
+    def _model_of(self, run: Run, manifest: Manifest) -> Model:
+        """Return who was asked by a manifest of this run: its model, or one of its fallbacks."""
+        models = self._world.settings.models
+        for name in (run.options.model, *(other.model for other in run.options.fallbacks)):
+            model = models.get(name)
+            if (model.base_url, model.model) == (manifest.provider, manifest.model_revision):
+                return model
+        return models.get(run.options.model)
+
+    async def _fall_back(
+        self,
+        accepted: Accepted,
+        run: Run,
+        control: Control,
+        gave_up: GaveUp,
+        *,
+        tools: bool,
+        gates: AsyncExitStack,
+    ) -> Accepted | Run:
+        """Ask the next model in place of one that gave a definite no: a new operation, linked.
+
+        It is asked from the beginning: nothing of what the other had said goes to it.
+        """
+        store, operation = self._world.store, accepted.attempt.operation
+        for fallback in _after(run, accepted.model.name):
+            row = await store.run(run.conversation, run.id)
+            if not row.open or not self._world.owns(row):
+                return row
+            conversation = await store.conversation(run.conversation)
+            now_ms = self._world.clock.now_ms()
+            try:
+                model = self._world.settings.models.get(fallback.model)
+                target = await self._targets.of_fallback(run, fallback, conversation)
+                await gates.enter_async_context(
+                    self._world.gates.passed(model, conversation.tenant, control.until)
+                )
+                await self._world.do(
+                    Close(conversation=run.conversation, now_ms=now_ms, operation=operation)
+                )
+                return await self._accept(row, target if tools else target.without_tools(), model)
+            except (SequenceRejected, InvalidInput, NotFound):
+                continue  # not for this one: its dialect cannot carry the line
+        return await self._settlement.end(run.id, run.conversation, gave_up.code)
 
     # On the wire.
 
@@ -371,17 +483,18 @@ class Dispatcher:
                 tool_names=names.ours,
                 max_output_tokens=target.policy.max_output_tokens,
             ),
-            idle_s=world.settings.idle_timeout_s,
+            times=times_of(world.settings, accepted.model.routing),
         )
 
     async def _call(
         self, accepted: Accepted, run: Run, exchange: Exchange, control: Control
     ) -> Outcome:
-        region = self._world.settings.models.get(run.options.model).region
         try:
             with control.over(exchange):
                 return await exchange.run(
-                    accepted.request, api_key=self._api_key(run), region=region
+                    accepted.request,
+                    api_key=_api_key(accepted.model),
+                    region=accepted.model.region,
                 )
         except BaseException:
             # This task is being ended, or has a bug. The connection is closed by now; that
@@ -399,7 +512,7 @@ class Dispatcher:
         control: Control,
         *,
         saw_cut: bool,
-    ) -> Stepped | Run | Again:
+    ) -> Stepped | Run | Again | GaveUp:
         asked = self._asked(accepted, run, saw_cut=saw_cut)
         settled = await self._resuming.settle(asked, kept, exchange, control)
         if control.canceled and kept.attempt.handle is not None:
@@ -409,14 +522,10 @@ class Dispatcher:
     def _asked(self, accepted: Accepted, run: Run, *, saw_cut: bool) -> Asked:
         return Asked(
             accepted=accepted,
-            api_key=self._api_key(run),
+            api_key=_api_key(accepted.model),
             fresh=partial(self._exchange, accepted),
             saw_cut=saw_cut,
         )
-
-    def _api_key(self, run: Run) -> str | None:
-        secret = self._world.settings.models.get(run.options.model).api_key
-        return secret.reveal() if secret else None
 
     async def _accept_again(self, accepted: Accepted, again: Again) -> Accepted | Run:
         """Open the next attempt of the same manifest, with the same bytes."""
@@ -431,7 +540,7 @@ class Dispatcher:
                 operation=operation,
                 attempts_allowed=world.settings.retries + 1,
             ),
-            self._acceptance(run, operation),
+            self._acceptance(run, operation, accepted.model),
         )
         if not isinstance(done, Denied):
             return replace(accepted, attempt=done[-1], resent=accepted.resent + again.after_unknown)
@@ -441,4 +550,14 @@ class Dispatcher:
         await world.do(
             Close(conversation=run.conversation, now_ms=world.clock.now_ms(), operation=operation)
         )
-        return await self._accept(run, accepted.target)
+        return await self._accept(run, accepted.target, accepted.model)
+
+
+def _after(run: Run, model: str) -> tuple[Fallback, ...]:
+    """Return who may be asked after `model` has given up, in the order of the run's fallbacks."""
+    names = [run.options.model, *(other.model for other in run.options.fallbacks)]
+    return run.options.fallbacks[names.index(model) :] if model in names else ()
+
+
+def _api_key(model: Model) -> str | None:
+    return model.api_key.reveal() if model.api_key else None

@@ -21,7 +21,9 @@ from antiphon.core.manifest import WireRequest
 from antiphon.core.records import Attempt
 from antiphon.core.recovery import Rung
 from antiphon.engine.live import LiveRun
+from antiphon.engine.models import Routing
 from antiphon.engine.ports import Cut, NotSent, Reply
+from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 
 ERROR_BODY_BYTES: Final = 64 * 1024
@@ -66,6 +68,26 @@ class Overtaken:
 Outcome: TypeAlias = Answered | Rejected | Unsent | Broken
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Times:
+    """How long each phase of a call may take. `first_byte_s` is None where idle says enough."""
+
+    connect_s: float
+    first_byte_s: float | None
+    idle_s: float
+    total_s: float
+
+
+def times_of(settings: Settings, routing: Routing) -> Times:
+    """Return how long each phase of a call to a model may take."""
+    return Times(
+        connect_s=routing.connect_timeout_s or settings.connect_timeout_s,
+        first_byte_s=routing.first_byte_timeout_s,
+        idle_s=routing.idle_timeout_s or settings.idle_timeout_s,
+        total_s=min(settings.deadline_cap_s, routing.total_timeout_s or settings.deadline_cap_s),
+    )
+
+
 class Watchdog:
     """Ends an exchange that is silent for too long, past its deadline, or canceled.
 
@@ -73,9 +95,13 @@ class Watchdog:
     the time of the last byte only when it fires.
     """
 
-    def __init__(self, world: World, *, idle_s: float, deadline_ms: int) -> None:
+    def __init__(
+        self, world: World, *, idle_s: float, deadline_ms: int, first_byte_s: float | None = None
+    ) -> None:
         self._world = world
         self._idle_ms = int(idle_s * 1000)
+        self._first_byte_ms = None if first_byte_s is None else int(first_byte_s * 1000)
+        self._first_due_ms: int | None = None
         self.deadline_ms = deadline_ms
         self._last_ms = world.clock.now_ms()
         self._stop_ms: int | None = None
@@ -86,6 +112,14 @@ class Watchdog:
     def fed(self, now_ms: int) -> None:
         """Note that bytes came."""
         self._last_ms = now_ms
+        self._first_due_ms = None
+
+    def sent(self) -> None:
+        """Note that the request is leaving: from now on an answer is waited for."""
+        if self._first_byte_ms is not None and not self.canceled:
+            self._first_due_ms = self._world.clock.now_ms() + self._first_byte_ms
+            self._forget()
+            self._arm()
 
     @property
     def canceled(self) -> bool:
@@ -114,6 +148,8 @@ class Watchdog:
 
     def _due_ms(self) -> int:
         due = min(self._last_ms + self._idle_ms, self.deadline_ms)
+        if self._first_due_ms is not None:
+            due = min(due, self._first_due_ms)
         return due if self._stop_ms is None else min(due, self._stop_ms)
 
     def _arm(self) -> None:
@@ -129,6 +165,8 @@ class Watchdog:
             self.reason = "canceled"
         elif now_ms >= self.deadline_ms:
             self.reason = "deadline"
+        elif self._first_due_ms is not None and now_ms >= self._first_due_ms:
+            self.reason = "first_byte_timeout"
         if self._scope is not None and not self._scope.expired():
             self._scope.reschedule(asyncio.get_running_loop().time())
 
@@ -149,12 +187,13 @@ class Exchange:
         manifest_digest: Digest,
         live: LiveRun,
         assembler: Assembler,
-        idle_s: float,
+        times: Times,
         extends: bool = True,
     ) -> None:
         self._world = world
         self._extends = extends
         self._adapter = adapter
+        self._times = times
         self._conversation = conversation
         self._attempt = attempt
         self._manifest_digest = manifest_digest
@@ -165,7 +204,12 @@ class Exchange:
         self._left = False
         self.taken_up = False  # whether it is STREAMING by its handle, as far as we know
         self.live = live
-        self.watchdog = Watchdog(world, idle_s=idle_s, deadline_ms=attempt.deadline_ms)
+        self.watchdog = Watchdog(
+            world,
+            idle_s=times.idle_s,
+            deadline_ms=attempt.deadline_ms,
+            first_byte_s=times.first_byte_s,
+        )
 
     def cancel(self, grace_s: float) -> None:
         """The run was canceled: read on for `grace_s`, then hang up; what has not left stays."""
@@ -228,7 +272,7 @@ class Exchange:
                     reply = await self._world.transport.send(
                         request,
                         api_key=api_key,
-                        connect_timeout_s=self._world.settings.connect_timeout_s,
+                        connect_timeout_s=self._times.connect_s,
                         on_written=on_written,
                     )
                     if reply.status == 200:
@@ -337,6 +381,7 @@ class Exchange:
         if self.watchdog.canceled:
             raise NotSent("canceled", "The run was canceled before its request left.")
         self._left = True
+        self.watchdog.sent()
         self._world.store.submit(
             Written(
                 conversation=self._conversation,
@@ -351,7 +396,7 @@ class Exchange:
         """Move the deadline while bytes arrive, in steps of half its length, up to the cap."""
         settings = self._world.settings
         length_ms = int(settings.deadline_s * 1000)
-        cap_ms = (self._attempt.accepted_ms or now_ms) + int(settings.deadline_cap_s * 1000)
+        cap_ms = (self._attempt.accepted_ms or now_ms) + int(self._times.total_s * 1000)
         if self.watchdog.deadline_ms - now_ms > length_ms // 2:
             return
         later_ms = min(now_ms + length_ms, cap_ms)

@@ -18,6 +18,7 @@ from antiphon.core.blocks import Message, Role, Status
 from antiphon.core.ids import ConversationId, Digest, MessageId
 from antiphon.core.inputs import InputBlock
 from antiphon.core.listing import Listed
+from antiphon.core.manifest import Mapping as Mapped
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.records import Conversation
 from antiphon.core.tree import line as visible
@@ -33,9 +34,11 @@ class _Warm:
     leaf: MessageId
     pending: Message | None
     deletions: frozenset[MessageId]
+    adapter: Digest
     policy: Digest
     toolset: Digest
     listed: Listed | None = None  # how far its mappings are stored, once that is known
+    behind: tuple[Mapped, ...] = ()  # what stands in that list before those of the line
 
 
 def _may_follow(pending: Message | None, message: Message) -> bool:
@@ -79,6 +82,7 @@ class LineCache:
         warm = self._warm.get(conversation.id)
         if (
             warm is not None
+            and warm.adapter == adapter.digest
             and warm.policy == policy_digest
             and warm.toolset == toolset_digest
             and warm.deletions == conversation.deletions
@@ -95,6 +99,7 @@ class LineCache:
             leaf=leaf,
             pending=None,
             deletions=conversation.deletions,
+            adapter=adapter.digest,
             policy=policy_digest,
             toolset=toolset_digest,
         )
@@ -107,6 +112,7 @@ class LineCache:
         line: RenderedLine,
         leaf: MessageId,
         *,
+        adapter: Digest,
         policy_digest: Digest,
         toolset_digest: Digest,
     ) -> None:
@@ -121,6 +127,7 @@ class LineCache:
                 leaf=leaf,
                 pending=None,
                 deletions=conversation.deletions,
+                adapter=adapter,
                 policy=policy_digest,
                 toolset=toolset_digest,
             ),
@@ -183,16 +190,25 @@ class LineCache:
         warm = self._warm.get(conversation)
         return warm.line.tool_names if warm is not None else None
 
-    def listed(self, conversation: ConversationId, line: RenderedLine) -> Listed | None:
-        """Return how far the mappings of this line are stored, if that is known."""
+    def listed(
+        self, conversation: ConversationId, line: RenderedLine, behind: tuple[Mapped, ...] = ()
+    ) -> Listed | None:
+        """Return how far the mappings of this line, `behind` others, are stored, if that is known."""
         warm = self._warm.get(conversation)
-        return warm.listed if warm is not None and warm.line is line else None
+        known = warm is not None and warm.line is line and warm.behind == behind
+        return warm.listed if warm is not None and known else None
 
-    def note_listed(self, conversation: ConversationId, line: RenderedLine, listed: Listed) -> None:
+    def note_listed(
+        self,
+        conversation: ConversationId,
+        line: RenderedLine,
+        listed: Listed,
+        behind: tuple[Mapped, ...] = (),
+    ) -> None:
         """Remember how far they are stored now: a line's list only grows."""
         warm = self._warm.get(conversation)
         if warm is not None and warm.line is line:
-            warm.listed = listed
+            warm.listed, warm.behind = listed, behind
 
     def forget(self, conversation: ConversationId) -> None:
         """Drop the conversation's line: the next dispatch makes it anew."""

@@ -40,7 +40,15 @@ from antiphon.core.manifest import (
 )
 from antiphon.core.questions import Question, Reply, Said, Unsaid, as_message
 from antiphon.core.records import Attempt, Conversation
-from antiphon.engine.dispatch.exchange import Answered, Broken, Exchange, Outcome, Rejected, Unsent
+from antiphon.engine.dispatch.exchange import (
+    Answered,
+    Broken,
+    Exchange,
+    Outcome,
+    Rejected,
+    Unsent,
+    times_of,
+)
 from antiphon.engine.dispatch.target import Target, compiled
 from antiphon.engine.live import LiveRun
 from antiphon.engine.models import Model
@@ -227,7 +235,7 @@ class Questions:
                 tool_names=ToolNames(profile, target.tools).ours,
                 max_output_tokens=target.policy.max_output_tokens,
             ),
-            idle_s=world.settings.idle_timeout_s,
+            times=times_of(world.settings, asked.model.routing),
             extends=False,
         )
 

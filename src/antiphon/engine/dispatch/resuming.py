@@ -26,7 +26,15 @@ from antiphon.engine.dispatch.exchange import (
     Rejected,
     Watchdog,
 )
-from antiphon.engine.dispatch.settlement import Accepted, Again, Kept, Settled, Settlement, Stepped
+from antiphon.engine.dispatch.settlement import (
+    Accepted,
+    Again,
+    GaveUp,
+    Kept,
+    Settled,
+    Settlement,
+    Stepped,
+)
 from antiphon.engine.ports import Cut, NotSent, Reply
 from antiphon.engine.runs.control import Control
 from antiphon.engine.world import World
@@ -61,7 +69,7 @@ class Resuming:
 
     async def settle(
         self, asked: Asked, kept: Kept, exchange: Exchange, control: Control
-    ) -> Stepped | Run | Again:
+    ) -> Stepped | Run | Again | GaveUp:
         """Ask until the answer is settled, and return how the run goes on.
 
         Whatever comes of it, the run is not left UNKNOWN before its deadline: it is answered,

@@ -26,6 +26,7 @@ from antiphon.core.commands import (
     Then,
     Written,
 )
+from antiphon.core.deltas import Usage
 from antiphon.core.dispatch import Condition, Denied, State
 from antiphon.core.ids import ConversationId, MessageId, RunId
 from antiphon.core.judging import SCHEMA_MISMATCH, Expectation
@@ -49,9 +50,11 @@ from antiphon.core.repeats import (
     has_open_twin,
     repetition,
 )
+from antiphon.core.standing import Spent
 from antiphon.engine.dispatch.exchange import Answered, Broken, Outcome, Rejected, Unsent
 from antiphon.engine.dispatch.target import Target
 from antiphon.engine.live import LiveRun
+from antiphon.engine.models import Model
 from antiphon.engine.tools.function import Function, start_call
 from antiphon.engine.world import World
 from antiphon.errors import InternalError
@@ -62,7 +65,8 @@ class Accepted:
     """An attempt that has won its acceptance, with the bytes it may send.
 
     `answer` is the id reserved for the message that it may commit; `resent` counts attempts
-    of this operation that followed an unknown outcome.
+    of this operation that followed an unknown outcome. `model` is who is asked, which may be a
+    fallback, and `charged` the key whose it is.
     """
 
     run: RunId
@@ -74,6 +78,8 @@ class Accepted:
     answer: MessageId
     max_calls: int
     expectation: Expectation | None = None
+    model: Model
+    charged: str = ""
     resent: int = 0
 
 
@@ -83,6 +89,16 @@ class Again:
 
     wait_ms: int
     after_unknown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """The attempt came to a definite no, and no other attempt of its operation follows.
+
+    Nothing of it can reach us, so another model may be asked; otherwise the run ends with `code`.
+    """
+
+    code: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +123,7 @@ class Stepped:
 _WAY_BEHIND: Final = {State.DISPATCHING: 0, State.SENT: 1}
 """How many steps of the way to an open answer an attempt has behind it."""
 
-Settled: TypeAlias = Stepped | Run | Again | Kept
+Settled: TypeAlias = Stepped | Run | Again | GaveUp | Kept
 """The run as it then stands, or word that its operation may be tried again, or asked after."""
 
 
@@ -134,6 +150,8 @@ class Settlement:
                     code=answer.error or "provider_error",
                     retryable=answer.retryable,
                     shown=live.shown,
+                    # What a model was not willing or able to say is its answer.
+                    elsewhere=answer.retryable,
                 )
             case Answered(answer):
                 code = answer.error or "stream_incomplete"
@@ -222,6 +240,7 @@ class Settlement:
             end_code=end_code,
             found=found,
             verdict=verdict,
+            spent=_spent(accepted, answer.usage),
         )
         together = await world.do_all(commit, *self._starts(accepted, calls))
         if not isinstance(together, Denied):
@@ -367,7 +386,9 @@ class Settlement:
         retry_after_ms: int | None = None,
         shown: bool = False,
         not_sent: bool = False,
+        elsewhere: bool = True,
     ) -> Settled:
+        """Record a no. `elsewhere` says that another model might not say it."""
         world, attempt = self._world, accepted.attempt
         done = await world.do(
             Refuse(
@@ -391,6 +412,8 @@ class Settlement:
         )
         if retryable and wait_ms is not None:
             return Again(wait_ms=wait_ms)
+        if elsewhere and done.state is State.FAILED:
+            return GaveUp(code)
         return await self.end(accepted.run, accepted.conversation, code)
 
     async def _unknown(
@@ -445,6 +468,14 @@ class Settlement:
         if may and unknown.number <= world.settings.retries:
             return Again(wait_ms=0, after_unknown=True)
         return await self.end(accepted.run, accepted.conversation, code)
+
+
+def _spent(accepted: Accepted, usage: Usage) -> Spent | None:
+    """Return what an answer costs, and whom."""
+    if not accepted.charged:
+        return None
+    price = accepted.model.price
+    return Spent(key=accepted.charged, micros=0 if price is None else price.micros(usage))
 
 
 def _shown_chars(function: Function | None, default: int) -> int:

@@ -23,7 +23,7 @@ from antiphon.core.manifest import (
     stored_digest,
 )
 from antiphon.core.questions import as_message
-from antiphon.core.records import Conversation, Run
+from antiphon.core.records import Conversation, Fallback, Run
 from antiphon.core.schemas import SchemaCheck, compile_schema
 from antiphon.core.tree import line as visible
 from antiphon.engine.dispatch.beside import inputs_beside
@@ -74,7 +74,13 @@ async def adapter_of(world: World, manifest: Manifest) -> Adapter:
     except NotFound:
         return registry.by_name(manifest.adapter)
     policy = _decode_policy(stored)
-    return registry.get(policy.profile, policy.facts)
+    return registry.get(policy.profile, policy.facts, _carried(manifest))
+
+
+def _carried(manifest: Manifest) -> int | None:
+    """Return the version that a manifest was made by, where it is an older one that is here."""
+    known = manifest.adapter_version in registry.versions(manifest.adapter)
+    return manifest.adapter_version if known else None
 
 
 class Targets:
@@ -82,8 +88,8 @@ class Targets:
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._known: dict[tuple[bytes, Digest, Digest], Target] = {}
         self._schemas: dict[Digest, SchemaCheck] = {}
+        self._known: dict[tuple[bytes, Digest, Digest, int | None], Target] = {}
 
     async def of_run(self, run: Run, conversation: Conversation) -> Target:
         """Return what `run` talks to.
@@ -91,7 +97,17 @@ class Targets:
         Raises:
             InvalidInput: Its dialect is not spoken by this release.
         """
-        return await self._find(conversation, run.options.policy_digest, run.options.toolset_digest)
+        options = run.options
+        return await self._find(
+            conversation,
+            options.policy_digest,
+            options.toolset_digest,
+            self._pinned(conversation, options.model),
+        )
+
+    def _pinned(self, conversation: Conversation, model: str) -> int | None:
+        rollout = self._world.rollouts.of(conversation.tenant, model)
+        return None if rollout is None else rollout.adapter_version
 
     async def expectation(self, run: Run, conversation: Conversation) -> Expectation | None:
         """Return what the run's answer has to fit, where anything was asked for."""
@@ -112,22 +128,41 @@ class Targets:
         retry = run.options.retry_answer and again
         return Expectation(check=check, retry=retry)
 
+    async def of_fallback(self, run: Run, fallback: Fallback, conversation: Conversation) -> Target:
+        """Return what `run` talks to where its model gave up.
+
+        Raises:
+            InvalidInput: Its dialect is not spoken by this release.
+        """
+        return await self._find(
+            conversation,
+            fallback.policy_digest,
+            run.options.toolset_digest,
+            self._pinned(conversation, fallback.model),
+        )
+
     async def of_manifest(self, manifest: Manifest, conversation: Conversation) -> Target:
         """Return what a manifest was made for."""
-        return await self._find(conversation, manifest.policy_digest, manifest.toolset_digest)
+        return await self._find(
+            conversation, manifest.policy_digest, manifest.toolset_digest, _carried(manifest)
+        )
 
     async def _find(
-        self, conversation: Conversation, policy_digest: Digest, toolset_digest: Digest
+        self,
+        conversation: Conversation,
+        policy_digest: Digest,
+        toolset_digest: Digest,
+        version: int | None,
     ) -> Target:
         store = self._world.store
         key = await store.tenant_key(conversation.tenant)
-        known = self._known.get((key, policy_digest, toolset_digest))
+        known = self._known.get((key, policy_digest, toolset_digest, version))
         if known is not None:
             return known
         policy = _decode_policy(await store.content(conversation.tenant, policy_digest))
         tools = _decode_tools(await store.content(conversation.tenant, toolset_digest))
         target = Target(
-            adapter=registry.get(policy.profile, policy.facts),
+            adapter=registry.get(policy.profile, policy.facts, version),
             key=key,
             policy=policy,
             policy_digest=policy_digest,
@@ -137,7 +172,7 @@ class Targets:
         )
         if len(self._known) >= KEPT:
             self._known.clear()
-        self._known[key, policy_digest, toolset_digest] = target
+        self._known[key, policy_digest, toolset_digest, version] = target
         return target
 
 

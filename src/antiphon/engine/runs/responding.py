@@ -31,6 +31,7 @@ from antiphon.core.digests import digest
 from antiphon.core.dispatch import Denied
 from antiphon.core.ids import (
     ConversationId,
+    Digest,
     MessageId,
     ResponseId,
     RunId,
@@ -144,8 +145,10 @@ def rendered_anew(
     line: RenderedLine,
     nodes: Sequence[Message],
     places: Mapping[str, str],
+    *,
+    adapter: Digest,
 ) -> Rendering:
-    """Return the request for `nodes` on an empty `line`, in a conversation that is to be.
+    """Return the request for `nodes` on an empty `line` of `adapter`, in a conversation to be.
 
     What stands before the last of them is kept warm, so that the run on it does not render a
     history that was brought a second time.
@@ -161,6 +164,7 @@ def rendered_anew(
             row,
             line,
             nodes[-2].id,
+            adapter=adapter,
             policy_digest=terms.options.policy_digest,
             toolset_digest=terms.options.toolset_digest,
         )

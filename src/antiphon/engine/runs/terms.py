@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
 
+from antiphon.adapters import options, registry
 from antiphon.core.asking import Ask
 from antiphon.core.commands import PutContent
 from antiphon.core.digests import digest
 from antiphon.core.ids import ConversationId, Digest, TenantId
 from antiphon.core.manifest import Policy, ToolDeclaration, stored_digest
-from antiphon.core.records import RunOptions
+from antiphon.core.records import Fallback, RunOptions
 from antiphon.core.schemas import compile_schema
 from antiphon.engine.models import Model
 from antiphon.engine.texts import storable
 from antiphon.engine.world import World
-from antiphon.errors import InvalidInput
+from antiphon.errors import InvalidInput, NotFound
 
 MOST_TOKENS: Final = 2**31 - 1
 """Larger numbers have no place in a store, and no provider has such a limit."""
@@ -59,6 +61,7 @@ async def terms(world: World, tenant: TenantId, ask: Ask) -> Terms:
 
     Raises:
         NotFound: `model_not_found`.
+        Conflict: `model_busy`: too many calls of this tenant wait for it.
         InvalidInput: `bad_option`: more tokens than any answer has; text that cannot be stored;
             `tool_name_conflict`: a tool of the caller's has the name of another one that runs here;
             `schema_unsupported`: what the answer is to be judged by is no schema.
@@ -78,11 +81,16 @@ async def terms(world: World, tenant: TenantId, ask: Ask) -> Terms:
             at="max_output_tokens",
         )
     model = world.settings.models.get(ask.model)
+    world.gates.check(model, tenant)
     key = await world.store.tenant_key(tenant)
     tools = ask.tools or tuple(f.declaration for f in world.functions.values())
     policy = policy_for(model, ask)
     with storable("instructions or tools"):
         stored_policy, stored_tools = stored_digest(key, policy), stored_digest(key, tools)
+        others = {
+            other.name: stored_digest(key, spoken)
+            for other, spoken in _elsewhere(world, ask, model, policy)
+        }
     schema = None if ask.answer_schema is None else await _schema(key, ask.answer_schema)
     return Terms(
         options=RunOptions(
@@ -94,10 +102,20 @@ async def terms(world: World, tenant: TenantId, ask: Ask) -> Terms:
             steer=ask.steer,
             answer_schema=None if schema is None else schema[0],
             retry_answer=ask.retry_answer,
+            repairs=ask.repairs,
+            key=ask.key,
+            fallbacks=tuple(
+                Fallback(model=name, policy_digest=stored[0]) for name, stored in others.items()
+            ),
         ),
         policy=policy,
         tools=tools,
-        content=(stored_policy, stored_tools, *(() if schema is None else (schema,))),
+        content=(
+            stored_policy,
+            stored_tools,
+            *others.values(),
+            *(() if schema is None else (schema,)),
+        ),
     )
 
 
@@ -108,3 +126,23 @@ async def _schema(key: bytes, schema: msgspec.Raw) -> tuple[Digest, bytes]:
     if misfit is not None and misfit.rule == "$schema":
         raise InvalidInput(f"{misfit.message}.", code="schema_unsupported", at="answer_schema")
     return digest(key, "stored", bytes(schema)), bytes(schema)
+
+
+def _elsewhere(
+    world: World, ask: Ask, model: Model, policy: Policy
+) -> Iterator[tuple[Model, Policy]]:
+    """Yield the model's fallbacks that can be asked for the very same.
+
+    One that has no word for an option, or lacks its key, is passed over: an answer to something
+    else would be no help.
+    """
+    source = registry.form_of(model.profile)
+    for name in model.routing.fallbacks:
+        try:
+            other = world.settings.models.get(name)
+            extra, _ = options.translate(
+                policy, source, registry.form_of(other.profile), registry.options_of(other.profile)
+            )
+        except (InvalidInput, NotFound):
+            continue
+        yield other, policy_for(other, replace(ask, extra=extra))

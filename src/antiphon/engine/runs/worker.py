@@ -133,6 +133,12 @@ class Worker:
         runs = await store.runs(self._conversation, OPEN_RUN)
         if conversation.slot is not None:
             held = next((run for run in runs if run.id == conversation.slot), None)
+            if (
+                held is not None
+                and held.status is RunStatus.PENDING
+                and await self._paused(held, conversation)
+            ):
+                return None
             if held is not None and held.status is RunStatus.UNKNOWN:
                 if self._world.owns(held) and held.operation not in self._asked:
                     return held  # its provider may keep the answer: `_drive` asks
@@ -145,10 +151,41 @@ class Worker:
                     return found
         for run in runs:
             if run.status is RunStatus.QUEUED:
+                if await self._paused(run, conversation):
+                    return None  # whoever waits behind it waits too
                 placed = await self._place(run, conversation, runs)
                 if placed is not None:
                     return placed
         return None
+
+    async def _paused(self, run: Run, conversation: Conversation) -> bool:
+        """Say whether the run has to wait for another adapter; it is kept where all can see it.
+
+        A version that was rolled back to may not know what stands on the line. It is not told of
+        it in other words, and nothing is sent.
+        """
+        rollouts, store = self._world.rollouts, self._world.store
+        rollouts.paused.pop(conversation.id, None)
+        if not rollouts.pins(conversation.tenant, run.options.model):
+            return False
+        try:
+            profile = self._world.settings.models.get(run.options.model).profile
+        except (InvalidInput, NotFound):
+            return False  # its end will say so
+        leaf = run.leaf or run.asked_parent or conversation.head
+        path = [] if leaf is None else await store.path(conversation.id, leaf)
+        line = visible(path, conversation.deletions)
+        waiting = None if run.leaf else await store.run_input(conversation.id, run.id)
+        kind = rollouts.unknown_kind(
+            conversation.tenant,
+            run.options.model,
+            profile,
+            [*line, *([waiting] if waiting is not None else [])],
+        )
+        if kind is None:
+            return False
+        rollouts.paused[conversation.id] = kind
+        return True
 
     async def _woken(self, run: Run, conversation: Conversation) -> Run | Entering | None:
         """Return a waiting run that can go on: its calls are closed, or one may run here now."""

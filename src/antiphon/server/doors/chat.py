@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +14,7 @@ from antiphon.adapters.openai_chat.parse import parse
 from antiphon.adapters.openai_chat.write import ChatWriter
 from antiphon.errors import InvalidInput
 from antiphon.server.body import decoded
+from antiphon.server.doors.relay import relayed
 from antiphon.server.doors.turn import begun, streamed, whole
 from antiphon.server.endpoints import Endpoint
 
@@ -51,10 +53,18 @@ class Chat(msgspec.Struct, frozen=True, kw_only=True):
     store: bool | None = None
 
 
+def _told(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a request the model is to be told."""
+    return {k: v for k, v in body.items() if k not in OURS and USUAL.get(k, ...) != v}
+
+
 async def _create(request: Request) -> Response:
     """Answer a chat, in one piece or as chunks."""
     body = await decoded(request, dict[str, Any])
-    told = {k: v for k, v in body.items() if k not in OURS and USUAL.get(k, ...) != v}
+    old = await relayed(request, OPENAI.profile.name, body, lambda asked: parse(_told(asked)))
+    if old is not None:
+        return old
+    told = _told(body)
     if told.get("n", 1) != 1:
         raise InvalidInput("One answer is made at a time.", code="unsupported_parameter", at="n")
     for name in UNTOLD:

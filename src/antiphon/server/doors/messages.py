@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -12,6 +13,7 @@ from antiphon.adapters.anthropic.parse import parse
 from antiphon.adapters.anthropic.profile import ANTHROPIC
 from antiphon.adapters.anthropic.write import MessagesWriter
 from antiphon.server.body import decoded
+from antiphon.server.doors.relay import relayed
 from antiphon.server.doors.turn import begun, streamed, whole
 from antiphon.server.endpoints import Endpoint
 
@@ -38,11 +40,18 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     temperature: float | None = None
 
 
+def _told(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what of a request the model is to be told."""
+    return {k: v for k, v in body.items() if k not in OURS and USUAL.get(k, ...) != v}
+
+
 async def _create(request: Request) -> Response:
     """Answer a message, in one piece or as events."""
     body = await decoded(request, dict[str, Any])
-    told = {k: v for k, v in body.items() if k not in OURS and USUAL.get(k, ...) != v}
-    turn = await begun(request, parse(told), ANTHROPIC.name, stored=False)
+    old = await relayed(request, ANTHROPIC.name, body, lambda asked: parse(_told(asked)))
+    if old is not None:
+        return old
+    turn = await begun(request, parse(_told(body)), ANTHROPIC.name, stored=False)
     writer = MessagesWriter(f"msg_{turn.run.id}", turn.run.options.model)
     if body.get("stream"):
         return streamed(request, turn, writer)

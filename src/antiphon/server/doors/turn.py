@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import msgspec
@@ -34,10 +34,13 @@ from antiphon.errors import InvalidInput, OutcomeUnknown, SequenceRejected
 from antiphon.handles.events import CallsWaiting, Committed, Ended, RunEvent, Unknown, Withdrawn
 from antiphon.handles.run import RunHandle, run_error
 from antiphon.library import Local
+from antiphon.server.admission import may_ask
 from antiphon.server.body import engine_of
+from antiphon.server.mending import Mended, headers, mended, with_help
 from antiphon.server.principals import principal_of
 from antiphon.server.sse import EventStream, Streams, left
 from antiphon.server.starting import key_of, repeated
+from antiphon.server.urls import check_urls
 
 T = TypeVar("T")
 
@@ -92,11 +95,18 @@ async def begun(request: Request, parsed: Parsed, form: str, *, stored: bool) ->
             )
         if any(m.role in (Role.SYSTEM, Role.DEVELOPER) for m in parsed.messages):
             principal.require(Right.INSTRUCT)
-        ask = _ask(parsed, form, engine.world.settings.models.get(parsed.policy.model or None))
+        model = engine.world.settings.models.get(parsed.policy.model or None)
+        may_ask(principal, model.name)
+        check_urls(engine.world.settings, parsed.messages)
+        whole = mended(request, parsed)
+        ask = replace(_ask(whole, form, model), key=principal.id)
         kept = await terms(engine.world, principal.tenant, ask)
         row = foreseen(engine, principal.tenant)
-        nodes = _nodes(engine, row, parsed)
-        await _check(engine, row, kept, nodes, parsed)
+        nodes = _nodes(engine, row, whole.parsed)
+        try:
+            await _check(engine, row, kept, nodes, whole.parsed)
+        except SequenceRejected as rejected:
+            raise with_help(rejected, parsed) from None
         opening = Opening(
             previous=None, request=b"{}", stored=stored, key=key.key, attach=key.attach
         )
@@ -108,9 +118,9 @@ async def begun(request: Request, parsed: Parsed, form: str, *, stored: bool) ->
     return Turn(engine=engine, response=response, run=run, handle=handle, lasting=key.brought)
 
 
-def _ask(parsed: Parsed, form: str, model: Model) -> Ask:
+def _ask(whole: Mended, form: str, model: Model) -> Ask:
     """Return what is asked of `model`, its options in the words of the model's own dialect."""
-    policy = parsed.policy
+    parsed, policy = whole.parsed, whole.parsed.policy
     extra, _ = options.translate(
         policy, form, registry.form_of(model.profile), registry.options_of(model.profile)
     )
@@ -123,6 +133,7 @@ def _ask(parsed: Parsed, form: str, model: Model) -> Ask:
         temperature=policy.temperature,
         max_output_tokens=policy.max_output_tokens,
         extra=extra,
+        repairs=whole.repairs,
     )
 
 
@@ -148,14 +159,14 @@ async def _check(
         InvalidInput: An option that the model's dialect cannot say.
     """
     key = await engine.world.store.tenant_key(row.tenant)
-    adapter = registry.get(kept.policy.profile, kept.policy.facts)
+    adapter = engine.world.rollouts.adapter(row.tenant, kept.options.model, kept.policy)
     try:
         line = adapter.line(kept.policy, kept.tools, key=key, conversation=row.id)
     except InvalidInput as error:
         at = (error.at or "").removeprefix("extra.") or None
         raise InvalidInput(error.message, code=error.code, at=at) from None
     places = places_of(nodes, parsed.messages, parsed.places)
-    rendered_anew(engine, row, kept, line, nodes, places)
+    rendered_anew(engine, row, kept, line, nodes, places, adapter=adapter.digest)
 
 
 async def _events(turn: Turn) -> AsyncGenerator[RunEvent, None]:
@@ -195,7 +206,11 @@ async def whole(request: Request, turn: Turn, writer: Writer) -> HttpResponse:
         leaving.cancel()
         working.cancel()
         turn.over()
-    return HttpResponse(writer.whole(blocks, ending, usage), media_type="application/json")
+    return HttpResponse(
+        writer.whole(blocks, ending, usage),
+        media_type="application/json",
+        headers=headers(turn.run.options.repairs),
+    )
 
 
 async def _answer(turn: Turn) -> tuple[list[Block], Ending]:
@@ -224,7 +239,12 @@ def streamed(request: Request, turn: Turn, writer: Writer) -> EventStream:
     """Return the answer as it comes."""
     streams = request.app.state.streams
     assert isinstance(streams, Streams)
-    return EventStream(_frames(turn, writer), streams, turn.engine.world.settings)
+    return EventStream(
+        _frames(turn, writer),
+        streams,
+        turn.engine.world.settings,
+        headers=headers(turn.run.options.repairs),
+    )
 
 
 async def _frames(turn: Turn, writer: Writer) -> AsyncGenerator[bytes, None]:

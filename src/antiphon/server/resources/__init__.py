@@ -15,6 +15,7 @@ from antiphon.server.resources import (
     keys,
     messages,
     models,
+    rollouts,
     runs,
 )
 
@@ -29,4 +30,5 @@ routes: Final[list[Endpoint]] = [
     *dispatches.routes,
     *erasures.routes,
     *keys.routes,
+    *rollouts.routes,
 ]

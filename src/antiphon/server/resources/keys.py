@@ -10,15 +10,31 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from antiphon.core.ids import LOCAL_TENANT, TenantId
-from antiphon.core.keys import USUAL_RIGHTS, Key, Right
+from antiphon.core.keys import USUAL_RIGHTS, Key, KeyTerms, Right
+from antiphon.core.standing import Spending, SpendingSince, day_of
 from antiphon.errors import Forbidden, NotFound
-from antiphon.server.body import Body, answer, decoded
+from antiphon.server.admission import month_began_ms
+from antiphon.server.body import Body, answer, decoded, engine_of
 from antiphon.server.endpoints import Endpoint
 from antiphon.server.principals import Keyring, Principal, principal_of
 
 PATH: Final = "/antiphon/v1/keys"
 
 Tenant = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.-]+$")]
+
+
+Most = Annotated[int, Meta(ge=0, le=2**53)]
+
+
+class NewTerms(Body, frozen=True, kw_only=True):
+    """What the key may use; what is left out has no limit. Money is in millionths of a dollar."""
+
+    models: frozenset[str] | None = None
+    repairs: bool = False
+    requests_per_minute: Annotated[int, Meta(ge=1)] | None = None
+    concurrent: Annotated[int, Meta(ge=1)] | None = None
+    tokens_per_day: Most | None = None
+    micros_per_month: Most | None = None
 
 
 class NewKey(Body, frozen=True, kw_only=True):
@@ -28,6 +44,7 @@ class NewKey(Body, frozen=True, kw_only=True):
     tenant: Tenant | None = None
     rights: frozenset[Right] = USUAL_RIGHTS
     expires_ms: Annotated[int, Meta(ge=0)] | None = None
+    terms: NewTerms = msgspec.field(default_factory=lambda: NewTerms())
 
 
 class KeyTold(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,12 +57,20 @@ class KeyTold(msgspec.Struct, frozen=True, kw_only=True):
     created_ms: int
     expires_ms: int | None
     revoked_ms: int | None
+    terms: KeyTerms
 
 
 class KeyMade(KeyTold, frozen=True, kw_only=True):
     """A new key with its secret, which is never told again."""
 
     secret: str
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a key has used; money is in millionths of a dollar, at the prices of then."""
+
+    today: Spending
+    month: Spending
 
 
 class Keys(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +89,11 @@ async def _create(request: Request) -> Response:
     if tenant != who.tenant and not _runs_the_server(who):
         raise Forbidden("A key belongs to its maker's tenant.", at="tenant")
     key, secret = await _keyring(request).make(
-        tenant=tenant, name=new.name, rights=new.rights, expires_ms=new.expires_ms
+        tenant=tenant,
+        name=new.name,
+        rights=new.rights,
+        expires_ms=new.expires_ms,
+        terms=msgspec.convert(new.terms, KeyTerms, from_attributes=True),
     )
     return answer(KeyMade(secret=secret, **msgspec.structs.asdict(_told(key))), 201)
 
@@ -78,13 +107,31 @@ async def _list(request: Request) -> Response:
 
 async def _revoke(request: Request) -> Response:
     """Take a key's power away, for good."""
-    who = principal_of(request)
-    keyring = _keyring(request)
-    name = request.path_params["key"]
-    visible = keyring.all(None if _runs_the_server(who) else who.tenant)
-    if all(key.id != name for key in visible):
-        raise NotFound("There is no such key.", at=name)
-    return answer(_told(await keyring.revoke(name)))
+    return answer(_told(await _keyring(request).revoke(_visible(request).id)))
+
+
+async def _usage(request: Request) -> Response:
+    """Tell what a key has used, today and this month, by days and months in UTC."""
+    key, world = _visible(request), engine_of(request).world
+    now_ms = world.clock.now_ms()
+    today = SpendingSince(key=key.id, day=day_of(now_ms))
+    month = SpendingSince(key=key.id, day=day_of(month_began_ms(now_ms)))
+    return answer(
+        Usage(today=await world.store.answer(today), month=await world.store.answer(month))
+    )
+
+
+def _visible(request: Request) -> Key:
+    """Return the key that is named, where whoever asks may look after it.
+
+    Raises:
+        NotFound: There is none, or it is another tenant's.
+    """
+    who, name = principal_of(request), request.path_params["key"]
+    for key in _keyring(request).all(None if _runs_the_server(who) else who.tenant):
+        if key.id == name:
+            return key
+    raise NotFound("There is no such key.", at=name)
 
 
 def _runs_the_server(who: Principal) -> bool:
@@ -105,4 +152,5 @@ routes: Final = [
     Endpoint("POST", PATH, _create, body=NewKey, answer=KeyMade, status=201, right=Right.ADMIN),
     Endpoint("GET", PATH, _list, answer=Keys, right=Right.ADMIN),
     Endpoint("DELETE", PATH + "/{key}", _revoke, answer=KeyTold, right=Right.ADMIN),
+    Endpoint("GET", PATH + "/{key}/usage", _usage, answer=Usage, right=Right.ADMIN),
 ]

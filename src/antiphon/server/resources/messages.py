@@ -15,12 +15,14 @@ from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.keys import Right
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import Conversation, Run
+from antiphon.server.admission import may_ask
 from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
 from antiphon.server.endpoints import Endpoint
 from antiphon.server.principals import principal_of
 from antiphon.server.resources.conversations import ONE
 from antiphon.server.scope import view_of
 from antiphon.server.starting import alone, start_key
+from antiphon.server.urls import check_block_urls
 
 Said: TypeAlias = Annotated[str, Meta(extra_json_schema={"minLength": 1})]
 Blocks: TypeAlias = Annotated[
@@ -76,7 +78,10 @@ def ask_of(request: Request, asking: Asking) -> Ask:
     """Return what a run is asked to do, where whoever asks may ask it."""
     if asking.instructions is not None:
         principal_of(request).require(Right.INSTRUCT)
+    model = engine_of(request).world.settings.models.get(asking.model)
+    may_ask(principal_of(request), model.name)
     return Ask(
+        key=principal_of(request).id,
         model=asking.model,
         instructions=asking.instructions,
         tools=asking.tools,
@@ -89,10 +94,17 @@ def ask_of(request: Request, asking: Asking) -> Ask:
     )
 
 
+def _check_content(request: Request, content: Content) -> None:
+    """Refuse addresses that no model's server may be told to fetch."""
+    if not isinstance(content, str):
+        check_block_urls(engine_of(request).world.settings, content)
+
+
 async def _send(request: Request) -> Response:
     """Send a message. The run is durable when this answers; follow it by the events."""
     row = await view_of(request).conversation(request.path_params["conversation"])
     new = await decoded(request, NewMessage)
+    _check_content(request, new.content)
     run = await engine_of(request).send(
         row.id,
         new.content,
@@ -123,6 +135,7 @@ async def _edit(request: Request) -> Response:
     """Say something else in place of a user message; the old one and its answers stay."""
     old = await _named(request)
     edit = await decoded(request, Edit)
+    _check_content(request, edit.content)
     run = await engine_of(request).edit(
         old.conversation,
         old.id,

@@ -30,8 +30,10 @@ from antiphon.engine.runs.responding import (
 )
 from antiphon.engine.runs.terms import Terms, terms
 from antiphon.engine.vocabularies import counter_of
-from antiphon.errors import Conflict, InvalidInput
+from antiphon.errors import Conflict, InvalidInput, SequenceRejected
+from antiphon.server.admission import may_ask
 from antiphon.server.body import engine_of
+from antiphon.server.mending import Mended, mended, with_help
 from antiphon.server.principals import Principal, principal_of
 from antiphon.server.responses.compact import unsealed
 from antiphon.server.responses.ground import (
@@ -44,6 +46,7 @@ from antiphon.server.responses.ground import (
 from antiphon.server.responses.request import Asked, Create, in_their_words
 from antiphon.server.scope import view_of
 from antiphon.server.starting import alone, key_of, repeated
+from antiphon.server.urls import check_urls
 
 TRIES: Final = 3
 
@@ -66,8 +69,15 @@ async def begun(request: Request, body: Create) -> Response:
         m.role in (Role.SYSTEM, Role.DEVELOPER) for m in parsed.messages
     ):
         principal.require(Right.INSTRUCT)
-    profile = engine.world.settings.models.get(body.model).profile
-    kept = await terms(engine.world, principal.tenant, body.ask(parsed, profile))
+    check_urls(engine.world.settings, parsed.messages)
+    # What goes on from something stored is held against that; only a history of the client's own
+    # can be repaired from itself.
+    own = body.previous_response_id is None and body.conversation_id is None
+    whole = mended(request, parsed) if own else Mended(parsed=parsed)
+    model = engine.world.settings.models.get(body.model)
+    may_ask(principal, model.name)
+    terms_asked = body.ask(whole.parsed, model.profile, whole.repairs, principal.id)
+    kept = await terms(engine.world, principal.tenant, terms_asked)
     opening = Opening(
         previous=_previous(body),
         request=body.echo(),
@@ -77,13 +87,16 @@ async def begun(request: Request, body: Create) -> Response:
         alone=alone(request),
     )
     for _ in range(TRIES):
-        ground = await _ground(request, body, principal, parsed)
+        said = whole.parsed
+        ground = await _ground(request, body, principal, said)
         if not opening.stored and not ground.new:
-            ground, parsed = await _copied(engine, ground, parsed, principal.tenant)
+            ground, said = await _copied(engine, ground, said, principal.tenant)
         try:
-            return await _begun_on(engine, ground, opening, kept, parsed)
+            return await _begun_on(engine, ground, opening, kept, said)
         except Moved:
             continue
+        except SequenceRejected as rejected:
+            raise with_help(rejected, parsed) if own else rejected from None
     raise Conflict("Others are at work here. Try again.", code="conversation_busy", retryable=True)
 
 
@@ -232,12 +245,14 @@ async def _rendered(
         SequenceRejected: The findings say why, each at its place in the request.
     """
     world = engine.world
-    adapter = registry.get(kept.policy.profile, kept.policy.facts)
+    adapter = world.rollouts.adapter(ground.row.tenant, kept.options.model, kept.policy)
     key = await world.store.tenant_key(ground.row.tenant)
     if parent is None:
         line = adapter.line(kept.policy, kept.tools, key=key, conversation=ground.row.id)
         if ground.new:
-            return rendered_anew(engine, ground.row, kept, line, nodes, places)
+            return rendered_anew(
+                engine, ground.row, kept, line, nodes, places, adapter=adapter.digest
+            )
         return rendered(line, nodes, places)
     warm = await world.lines.line(
         ground.row,

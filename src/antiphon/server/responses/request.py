@@ -15,6 +15,7 @@ from msgspec import Meta
 from antiphon.adapters.base import Parsed
 from antiphon.adapters.openai_responses.parse import parse
 from antiphon.core.asking import Ask
+from antiphon.core.manifest import Mapping as Mapped
 from antiphon.errors import InvalidInput, SequenceRejected
 from antiphon.server.body import Body
 
@@ -128,7 +129,9 @@ class Create(Asked, frozen=True, kw_only=True, omit_defaults=True):
         if "message.output_text.logprobs" in (self.include or ()):
             raise unsupported("include")
 
-    def ask(self, parsed: Parsed, profile: str) -> Ask:
+    def ask(
+        self, parsed: Parsed, profile: str, repairs: tuple[Mapped, ...] = (), key: str = ""
+    ) -> Ask:
         """Return what the run is asked to do, in the words of the model's dialect."""
         choice = parsed.policy.tool_choice
         if "tool_choice" in parsed.policy.extra:
@@ -145,6 +148,8 @@ class Create(Asked, frozen=True, kw_only=True, omit_defaults=True):
                 name: msgspec.Raw(msgspec.json.encode(value))
                 for name, value in self._options(profile)
             },
+            repairs=repairs,
+            key=key,
         )
 
     def _options(self, profile: str) -> Iterable[tuple[str, object]]:

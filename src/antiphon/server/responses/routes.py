@@ -11,6 +11,7 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
+from antiphon.adapters.openai_responses.parse import parse
 from antiphon.core.commands import DeleteResponse
 from antiphon.core.events import CallChanged, decode_event
 from antiphon.core.keys import Right
@@ -19,7 +20,9 @@ from antiphon.core.records import RunStatus
 from antiphon.engine.engine import Engine
 from antiphon.errors import InvalidInput
 from antiphon.server.body import Query, answer, decoded, engine_of, misfit, queried
+from antiphon.server.doors.relay import relayed
 from antiphon.server.endpoints import Endpoint
+from antiphon.server.mending import headers as repairs_told
 from antiphon.server.principals import principal_of
 from antiphon.server.responses.beginning import begun, counted
 from antiphon.server.responses.compact import Compact, compact
@@ -47,17 +50,29 @@ class Retrieve(Query, frozen=True, kw_only=True):
 
 async def _create(request: Request) -> Response:
     """Start a response, and answer with its end, its events, or at once."""
-    body = await decoded(request, Create)
     engine = engine_of(request)
+    if engine.world.rollouts.all(principal_of(request).tenant):
+        as_sent = await decoded(request, dict[str, Any])
+        if _whole_history(as_sent):
+            old = await relayed(request, "openai-responses", as_sent, parse)
+            if old is not None:
+                return old
+    body = await decoded(request, Create)
     own = await known(engine, principal_of(request).tenant, await begun(request, body))
     if body.stream:
         return _streamed(request, engine, own)
     if body.background:
-        return answer(own.describe(await so_far(engine, own)))
+        return answer(own.describe(await so_far(engine, own)), headers=_told(own))
     try:
-        return answer(own.describe(await ended(engine, own)))
+        return answer(own.describe(await ended(engine, own)), headers=_told(own))
     finally:
         _forget(request, own, had=not await request.is_disconnected())
+
+
+def _whole_history(body: dict[str, Any]) -> bool:
+    """Whether a request brings all that it is about: only such a one can go the old way."""
+    kept = ("previous_response_id", "conversation", "background")
+    return not any(body.get(name) for name in kept)
 
 
 async def _retrieve(request: Request) -> Response:
@@ -204,7 +219,14 @@ def _streamed(
         takes_withdrawals=request.headers.get(WITHDRAW) == "1",
         fine=fine,
     )
-    return EventStream(_frames(request, own, events), streams, engine.world.settings)
+    return EventStream(
+        _frames(request, own, events), streams, engine.world.settings, headers=_told(own)
+    )
+
+
+def _told(own: Known) -> dict[str, str]:
+    """Return what is said of a history that was repaired."""
+    return repairs_told(own.run.options.repairs)
 
 
 async def _frames(

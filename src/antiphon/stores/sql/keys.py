@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from antiphon.core.ids import TenantId
-from antiphon.core.keys import Key, Right
+from antiphon.core.keys import NO_TERMS, Key, KeyTerms, Right
 from antiphon.errors import NotFound
 from antiphon.stores.sql.rows import pack, unpack
 from antiphon.stores.sql.statements import Statements
 from antiphon.stores.sql.transaction import Transaction
 
 _KEY = """
-SELECT id, tenant, name, rights, secret_digest, created_ms, expires_ms, revoked_ms
+SELECT id, tenant, name, rights, secret_digest, created_ms, expires_ms, revoked_ms, terms
 FROM principal_key
 """
 
@@ -26,8 +28,8 @@ def add(tx: Transaction, key: Key) -> Key:
     """Keep a new key."""
     tx.execute(
         """INSERT INTO principal_key
-        (id, tenant, name, rights, secret_digest, created_ms, expires_ms, revoked_ms)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?)""",
+        (id, tenant, name, rights, secret_digest, created_ms, expires_ms, revoked_ms, terms)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             key.id,
             key.tenant,
@@ -37,6 +39,7 @@ def add(tx: Transaction, key: Key) -> Key:
             key.created_ms,
             key.expires_ms,
             key.revoked_ms,
+            None if key.terms == NO_TERMS else msgspec.json.encode(key.terms),
         ),
     )
     return key
@@ -68,4 +71,5 @@ def _record(row: tuple[Any, ...]) -> Key:
         created_ms=row[5],
         expires_ms=row[6],
         revoked_ms=row[7],
+        terms=NO_TERMS if row[8] is None else msgspec.json.decode(row[8], type=KeyTerms),
     )

@@ -34,8 +34,9 @@ from antiphon.core.records import (
     Session,
     StoredEvent,
 )
+from antiphon.core.standing import Change, Question
 from antiphon.errors import StoreError
-from antiphon.stores.sql import keys, reads
+from antiphon.stores.sql import keys, reads, standing
 from antiphon.stores.sql.paths import read_path
 from antiphon.stores.sql.readers import Readers
 from antiphon.stores.sql.recent import News, Recent
@@ -166,6 +167,14 @@ class SqlStore:
     async def revoke_key(self, key: str, now_ms: int) -> Key:
         """Take a key's power away, for good. Raises `NotFound`."""
         return cast("Key", await self._put(lambda tx: keys.revoke(tx, key, now_ms)))
+
+    async def change(self, change: Change[R]) -> R:
+        """Carry out a change that belongs to no conversation; it is durable when this returns."""
+        return cast("R", await self._put(lambda tx: standing.change(tx, change)))
+
+    async def answer(self, question: Question[R]) -> R:
+        """Answer a question about what belongs to no conversation."""
+        return cast("R", await self._readers.read(partial(standing.answer, question=question)))
 
     async def tenant_key(self, tenant: TenantId) -> bytes:
         """Return the tenant's digest key, made at first use."""

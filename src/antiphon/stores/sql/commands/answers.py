@@ -23,6 +23,7 @@ from antiphon.stores.sql.commands.runs import free_slot
 from antiphon.stores.sql.messages import insert_message, settle
 from antiphon.stores.sql.places import conversation_of
 from antiphon.stores.sql.rows import AttemptRow, CallRow, ConversationRow, RunRow, pack
+from antiphon.stores.sql.standing import spend
 from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sql.transitions import Claim, move
 
@@ -63,6 +64,9 @@ def commit(tx: Transaction, command: CommitAnswer) -> Run | Denied:
         tx.change_conversation(c.number, head=message.id)
     if command.then is not Then.CONTINUE:
         free_slot(tx, c.number, run.id)
+    if command.spent is not None:
+        usage = command.usage
+        spend(tx, command.spent, command.now_ms, usage.input or 0, usage.output or 0)
     committed = Committed(
         run=run.id,
         message=message.id,

@@ -1,0 +1,89 @@
+"""How far each tenant's traffic has come, in memory, and which conversations are paused for it.
+
+What is stored decides. This process looks again after a second at most, so a change that another
+one made holds here too without a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from antiphon.adapters import registry
+from antiphon.adapters.base import Adapter
+from antiphon.core.blocks import Message
+from antiphon.core.ids import ConversationId, TenantId
+from antiphon.core.manifest import Policy
+from antiphon.core.rollout import EVERY_MODEL, Rollout
+from antiphon.core.standing import Rollouts, SetRollout
+from antiphon.engine.ports import Clock
+from antiphon.stores.base import Store
+
+FRESH_MS: Final = 1_000
+PAUSED: Final = "adapter_too_old"
+"""Why a conversation is paused: its pinned adapter does not know what stands in it."""
+
+
+class RolloutTable:
+    """The rollouts of a store, by tenant and model."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._known: dict[tuple[TenantId, str], Rollout] = {}
+        self._read_ms: int | None = None
+        self.paused: dict[ConversationId, str] = {}
+        """Conversations that wait for another version, each with the kind that is not known."""
+
+    async def refresh(self) -> None:
+        """Look at what is stored, unless that was done a moment ago."""
+        now_ms = self._clock.now_ms()
+        if self._read_ms is not None and now_ms - self._read_ms < FRESH_MS:
+            return
+        self._take(await self._store.answer(Rollouts()))
+        self._read_ms = now_ms
+
+    async def set(self, rollout: Rollout) -> Rollout:
+        """Let a rollout hold from now on."""
+        done = await self._store.change(SetRollout(rollout=rollout))
+        self._known[done.tenant, done.model] = done
+        return done
+
+    def all(self, tenant: TenantId | None = None) -> list[Rollout]:
+        """Return the rollouts of a tenant, or every one."""
+        return [one for one in self._known.values() if tenant in (None, one.tenant)]
+
+    def of(self, tenant: TenantId, model: str) -> Rollout | None:
+        """Return what holds for a tenant and a model; None where everything is ours."""
+        return self._known.get((tenant, model)) or self._known.get((tenant, EVERY_MODEL))
+
+    def adapter(self, tenant: TenantId, model: str, policy: Policy) -> Adapter:
+        """Return the adapter that renders for a tenant and a model, at the version that is pinned.
+
+        Raises:
+            InvalidInput: `adapter_version_unknown`: this release does not carry that version.
+        """
+        one = self.of(tenant, model)
+        version = one.adapter_version if one is not None else None
+        return registry.get(policy.profile, policy.facts, version)
+
+    def unknown_kind(
+        self, tenant: TenantId, model: str, profile: str, messages: Iterable[Message]
+    ) -> str | None:
+        """Return a kind of block in `messages` that the pinned version does not know, if any."""
+        one = self.of(tenant, model)
+        if one is None or one.adapter_version is None:
+            return None
+        known = registry.kinds_of(profile, one.adapter_version)
+        if known is None:
+            return None
+        kinds = (str(type(b).__struct_config__.tag) for m in messages for b in m.blocks)
+        return next((kind for kind in kinds if kind not in known), None)
+
+    def pins(self, tenant: TenantId, model: str) -> bool:
+        """Return whether a version is pinned for a tenant and a model."""
+        one = self.of(tenant, model)
+        return one is not None and one.adapter_version is not None
+
+    def _take(self, found: Iterable[Rollout]) -> None:
+        self._known = {(one.tenant, one.model): one for one in found}
