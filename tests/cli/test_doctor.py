@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from antiphon.stores.sqlite.lock import FileLock
 from tests.cli.commands import Place, killed_in_mid_answer
 
 
@@ -64,9 +66,9 @@ def test_a_sound_database_is_found_sound(place: Place) -> None:
         ("UPDATE manifest SET model_revision = 'another'", "manifest_digest"),
         ("UPDATE content SET data = CAST(data || ' ' AS BLOB)", "content_digest"),
         ("DELETE FROM content", "content_missing"),
-        ("UPDATE conversation SET head = 'msg_nowhere'", "dangling"),
-        ("UPDATE conversation SET slot = 'run_nowhere'", "dangling"),
-        ("UPDATE conversation SET active_operation = 'op_nowhere'", "dangling"),
+        ("UPDATE conversation SET head = 'msg_nowhere'", "dangling_head"),
+        ("UPDATE conversation SET slot = 'run_nowhere'", "dangling_slot"),
+        ("UPDATE conversation SET active_operation = 'op_nowhere'", "dangling_operation"),
         ("DELETE FROM event WHERE place = (SELECT max(place) - 1 FROM event)", "event_gap"),
         ("UPDATE run SET session = 'x', place = place + 1000 WHERE 1", "dangling_row"),
     ],
@@ -79,6 +81,126 @@ def test_whatever_was_changed_behind_our_back_is_found(
     assert told.code == 1, told.out
     assert code in {problem["code"] for problem in place.do("doctor", "--json").json["problems"]}
     assert f"✗ {code}" in told.out
+
+
+NEWEST = "(SELECT max(place) FROM run)"
+CALL = (
+    "INSERT INTO call (place, run, message, call_id, position, name, arguments, arguments_digest, "
+    "generation, runner, read_only, idempotent, state, attempt, idempotency_key) SELECT "
+    "place + {row}, {run}, place, 'c{row}', 0, 'ring', '{{}}', zeroblob(32), 1, 'function', 0, 0, "
+    "'{state}', {attempt}, 'k{row}' FROM message WHERE base_revision IS NOT NULL LIMIT 1"
+)
+
+
+def a_call(state: str, attempt: int) -> str:
+    """A call in the ledger that no message asks for, of a run that has ended."""
+    return CALL.format(row=1, run=NEWEST, state=state, attempt=attempt)
+
+
+MENDED = [
+    ("UPDATE conversation SET head = 'msg_nowhere'", "dangling_head"),
+    ("UPDATE conversation SET slot = 'run_nowhere'", "dangling_slot"),
+    ("UPDATE conversation SET active_operation = 'op_nowhere'", "dangling_operation"),
+    (
+        "UPDATE attempt SET state = 'STREAMING' WHERE manifest = (SELECT max(place) FROM manifest)",
+        "active_after_end",
+    ),
+    ("UPDATE conversation SET attempt_generation = 1", "generation_behind"),
+    ("UPDATE conversation SET last_event = last_event - 2", "event_behind"),
+    (
+        "UPDATE message SET status = 'pending' WHERE kind LIKE 'user%' AND place = "
+        "(SELECT max(place) FROM message WHERE kind LIKE 'user%')",
+        "pending_after_end",
+    ),
+]
+
+
+@pytest.mark.parametrize(("statement", "code"), MENDED, ids=[code for _, code in MENDED])
+def test_what_the_other_rows_leave_no_doubt_about_is_mended_and_said_in_an_event(
+    place: Place, statement: str, code: str
+) -> None:
+    damage(place, statement)
+    before = place.do("doctor", "--json").json
+    assert [p["code"] for p in before["problems"] if p["code"] == code]
+    told = place.do("doctor", "--repair", "--json").json
+    assert [p["code"] for p in told["repaired"]] == [code]
+    if code != "active_after_end":  # whose answer is in the tree and says otherwise
+        assert told["problems"] == []
+    with closing(sqlite3.connect(place.db)) as db:
+        (event,) = db.execute("SELECT data FROM event ORDER BY place DESC LIMIT 1").fetchone()
+    assert json.loads(event) == {
+        "type": "conversation.repaired",
+        "code": code,
+        "at": told["repaired"][0]["at"],
+        "why": told["repaired"][0]["message"],
+    }
+    assert place.do("doctor", "--repair", "--json").json["repaired"] == []
+    if code != "active_after_end":
+        assert place.say("and on").code == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "attempt", "becomes", "says"),
+    [
+        ("PENDING", 0, "CANCELED", "Not run"),
+        ("EXECUTING", 1, "ERROR", "Nobody knows"),
+        ("UNKNOWN", 1, "ERROR", "Nobody knows"),
+    ],
+)
+def test_a_call_that_nobody_can_close_any_more_gets_a_result_that_says_what_is_known(
+    place: Place, state: str, attempt: int, becomes: str, says: str
+) -> None:
+    damage(place, a_call(state, attempt))
+    codes = {p["code"] for p in place.do("doctor", "--json").json["problems"]}
+    assert codes == {"call_after_end", "call_unasked"}
+    told = place.do("doctor", "--repair", "--json").json
+    assert [p["code"] for p in told["repaired"]] == ["call_after_end"]
+    # That nobody asked for the call is not mended: what the message said is not ours to change.
+    assert [p["code"] for p in told["problems"]] == ["call_unasked"]
+    with closing(sqlite3.connect(place.db)) as db:
+        row = db.execute("SELECT state, code, content FROM call WHERE call_id = 'c1'").fetchone()
+    assert row[:2] == (becomes, "repaired")
+    assert says in row[2].decode()
+
+
+@pytest.mark.parametrize(
+    ("statement", "code"),
+    [
+        ("UPDATE message SET base_revision = base_revision + 100", "answer_missing"),
+        ("UPDATE message SET base_revision = base_revision + 100", "answer_unproven"),
+        ("UPDATE run SET committed = committed + 1", "answers_miscounted"),
+        ("UPDATE run SET committed = 0", "success_without_answer"),
+        ("UPDATE session SET active = 0", "session_missing"),
+        ("UPDATE run SET input = 'm_nowhere'", "input_missing"),
+        ("DELETE FROM event WHERE place = (SELECT max(place) - 1 FROM event)", "event_gap"),
+    ],
+)
+def test_what_is_lost_is_told_and_not_made_up(place: Place, statement: str, code: str) -> None:
+    damage(place, statement)
+    before = place.files()
+    told = place.do("doctor", "--repair", "--json")
+    assert told.code == 1
+    assert code in {problem["code"] for problem in told.json["problems"]}
+    assert told.json["repaired"] == []
+    assert place.files() == before
+
+
+def test_a_database_that_is_at_work_is_not_mended(place: Place) -> None:
+    damage(place, "UPDATE conversation SET slot = 'run_nowhere'")
+    lock = FileLock(place.db)
+    lock.acquire()
+    try:
+        told = place.do("doctor", "--repair")
+        assert told.code == 1
+        assert "store_locked" in told.out
+    finally:
+        lock.release()
+    assert "mended dangling_slot" in place.do("doctor", "--repair").out
+
+
+def test_every_request_is_rendered_again_where_that_is_asked(place: Place) -> None:
+    assert "✓ requests    1 rendered again" in place.do("doctor").out
+    assert "✓ requests    4 rendered again" in place.do("doctor", "--thorough").out
 
 
 def test_a_damaged_file_is_one_clear_problem(place: Place) -> None:

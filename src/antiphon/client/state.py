@@ -29,6 +29,7 @@ from antiphon.core.events import (
     Placed,
     Preview,
     QuestionChanged,
+    Repaired,
     ResultsPlaced,
     RunChanged,
     Withdrawn,
@@ -169,7 +170,9 @@ def _after(state: State, event: DurableEvent) -> State:
             return _with(state, *messages)
         case MessagesDeleted(messages=messages):
             return replace(state, deleted=state.deleted | frozenset(messages))
-        case DispatchChanged() | QuestionChanged() | CallChanged() | ConversationErased():
+        case DispatchChanged() | QuestionChanged() | CallChanged():
+            return state
+        case ConversationErased() | Repaired():
             return state
         case _:
             assert_never(event)

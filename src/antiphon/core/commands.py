@@ -684,3 +684,16 @@ class Quarantine(Command[None]):
     generation: int
     reason: str
     data: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair(Command[Conversation]):
+    """Mend one contradiction that an examination has found: `code` about `at`.
+
+    The store asks once more whether it is there; Denied `sound` where it is not. An event says
+    what was wrong. Nothing is made up: what had begun and was never told the end of is closed
+    with a result that says so.
+    """
+
+    code: str
+    at: str

@@ -130,6 +130,14 @@ class ConversationErased(_Event, frozen=True, kw_only=True, tag="conversation.er
     """What was said here is gone for good; that it was said stays."""
 
 
+class Repaired(_Event, frozen=True, kw_only=True, tag="conversation.repaired"):
+    """Rows that contradicted each other were mended: `code` says which rule, `why` what was found."""
+
+    code: str
+    at: str
+    why: str
+
+
 class Kept(_Event, frozen=True, kw_only=True, tag="message.kept"):
     """A person kept canceled text: it is a message of its own now."""
 
@@ -150,6 +158,7 @@ DurableEvent: TypeAlias = (
     | MessagesAdded
     | MessagesDeleted
     | ConversationErased
+    | Repaired
     | Kept
 )
 

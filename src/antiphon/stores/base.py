@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 from antiphon.core.blocks import Message
 from antiphon.core.commands import Command, Fence
 from antiphon.core.dispatch import Denied, State
+from antiphon.core.examination import Check
 from antiphon.core.ids import (
     ConversationId,
     Digest,
@@ -209,6 +210,9 @@ class Store(Protocol):
 
     async def quarantined(self) -> dict[str, int]:
         """Return how much was put aside in all conversations, by reason."""
+
+    async def examined(self) -> list[Check]:
+        """Return what an examination of all that is stored has found. Slow: it reads everything."""
 
     async def close(self) -> None:
         """Finish what was queued, then let go of the database."""

@@ -21,6 +21,7 @@ from antiphon.stores.sql.commands import (
     endings,
     erasure,
     questions,
+    repairs,
     responses,
     runs,
 )
@@ -40,6 +41,7 @@ FUNCTIONS: Final[Mapping[type[c.Command[Any]], Callable[[Transaction, Any], Any]
             c.EraseConversation: erasure.erase,
             c.KeepCanceled: conversations.keep_canceled,
             c.Quarantine: conversations.quarantine,
+            c.Repair: repairs.repair,
             c.StartRun: runs.start,
             c.OpenResponse: responses.begin,
             c.DeleteResponse: responses.delete,

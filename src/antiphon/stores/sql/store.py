@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar, cast
 from antiphon.core.blocks import Message
 from antiphon.core.commands import Command, Fence
 from antiphon.core.dispatch import Denied, State
+from antiphon.core.examination import Check
 from antiphon.core.ids import (
     ConversationId,
     Digest,
@@ -37,6 +38,7 @@ from antiphon.core.records import (
 from antiphon.core.standing import Change, Question
 from antiphon.errors import StoreError
 from antiphon.stores.sql import keys, reads, standing
+from antiphon.stores.sql.examine import examined
 from antiphon.stores.sql.paths import read_path
 from antiphon.stores.sql.readers import Readers
 from antiphon.stores.sql.recent import News, Recent
@@ -376,6 +378,10 @@ class SqlStore:
     async def quarantined(self) -> dict[str, int]:
         """Return how much was put aside in all conversations, by reason."""
         return await self._readers.read(reads.quarantined)
+
+    async def examined(self) -> list[Check]:
+        """Return what an examination of all that is stored has found. Slow: it reads everything."""
+        return await self._readers.read(examined)
 
     async def close(self) -> None:
         """Finish what was queued, then let go of the database."""
