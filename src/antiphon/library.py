@@ -26,7 +26,7 @@ from antiphon.core.commands import StartKey
 from antiphon.core.events import StreamItem
 from antiphon.core.explanation import Explanation
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, MessageId, RunId
-from antiphon.core.records import Call, Conversation, Run
+from antiphon.core.records import Call, Conversation, Run, Session
 from antiphon.core.retrieval import Retriever
 from antiphon.engine.assembly import open_world
 from antiphon.engine.engine import Engine
@@ -83,9 +83,9 @@ class Local:
         self._engine = engine
         self._store = engine.world.store
 
-    async def create(self, *, title: str | None) -> Conversation:
+    async def create(self, *, title: str | None, scheduling: bool | None) -> Conversation:
         """Create a conversation."""
-        return await self._engine.create_conversation(title=title)
+        return await self._engine.create_conversation(title=title, scheduling=scheduling)
 
     async def send(
         self,
@@ -161,6 +161,24 @@ class Local:
     async def set_title(self, conversation: ConversationId, title: str | None) -> Conversation:
         """Name a conversation."""
         return await self._engine.set_title(conversation, title)
+
+    async def begin_session(self, conversation: ConversationId, goal: str | None) -> Session:
+        """Archive the active session and begin another one."""
+        row = await self._engine.sessions.begin(conversation, goal)
+        return await self._store.session(conversation, row.session)
+
+    async def undo_switch(self, conversation: ConversationId) -> Session:
+        """Go back to the session before."""
+        row = await self._engine.sessions.undo(conversation)
+        return await self._store.session(conversation, row.session)
+
+    async def schedule(self, conversation: ConversationId, on: bool | None) -> Conversation:
+        """Let sessions come and go by themselves, or not."""
+        return await self._engine.sessions.schedule(conversation, on)
+
+    async def sessions(self, conversation: ConversationId) -> list[Session]:
+        """Return the sessions in their order."""
+        return await self._store.sessions(conversation)
 
     def follow(self, conversation: ConversationId, after: int) -> AsyncGenerator[StreamItem, None]:
         """Yield what came after event number `after`, and what comes."""

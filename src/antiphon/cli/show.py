@@ -114,6 +114,7 @@ async def _value(world: World, found: Found) -> object:
                 "conversation": found,
                 "messages": await world.store.tree(found.id),
                 "runs": await world.store.runs(found.id),
+                "sessions": await world.store.sessions(found.id),
             }
         case Run():
             return await explain(world, found.id)
@@ -126,7 +127,11 @@ async def _page(world: World, found: Found, ink: Ink, width: int) -> list[str]:
         case Conversation():
             store = world.store
             return conversation_page(
-                Tree(found, await store.tree(found.id)), await store.runs(found.id), ink, width
+                Tree(found, await store.tree(found.id)),
+                await store.runs(found.id),
+                await store.sessions(found.id),
+                ink,
+                width,
             )
         case Run():
             return timeline(await explain(world, found.id), ink, width)

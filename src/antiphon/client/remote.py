@@ -16,8 +16,8 @@ from antiphon.core.commands import StartKey
 from antiphon.core.events import StreamItem
 from antiphon.core.explanation import Explanation
 from antiphon.core.ids import ConversationId, MessageId, RunId, sortable
-from antiphon.core.listings import Messages, Models, Page, Runs, Tree
-from antiphon.core.records import Call, Conversation, Run
+from antiphon.core.listings import Messages, Models, Page, Runs, Sessions, Tree
+from antiphon.core.records import Call, Conversation, Run, Session
 
 ROOT: Final = "/antiphon/v1"
 PAGE: Final = 200
@@ -31,10 +31,10 @@ class Remote:
 
     # Changes.
 
-    async def create(self, *, title: str | None) -> Conversation:
+    async def create(self, *, title: str | None, scheduling: bool | None) -> Conversation:
         """Create a conversation."""
         # Not sent again where it may have arrived: it would stand there twice.
-        body = {"title": title}
+        body = {"title": title, "scheduling": scheduling}
         return await self._wire.change("POST", CONVERSATIONS, body, Conversation, again=False)
 
     async def send(
@@ -148,6 +148,22 @@ class Remote:
         """Name a conversation."""
         return await self._wire.change("PATCH", of(conversation), {"title": title}, Conversation)
 
+    async def begin_session(self, conversation: ConversationId, goal: str | None) -> Session:
+        """Archive the active session and begin another one."""
+        # Not sent again where it may have arrived: that would be another session.
+        path, body = f"{of(conversation)}/sessions", {"goal": goal}
+        return await self._wire.change("POST", path, body, Session, again=False)
+
+    async def undo_switch(self, conversation: ConversationId) -> Session:
+        """Go back to the session before; undone twice would be two switches."""
+        path = f"{of(conversation)}/sessions/undo"
+        return await self._wire.change("POST", path, None, Session, again=False)
+
+    async def schedule(self, conversation: ConversationId, on: bool | None) -> Conversation:
+        """Let sessions come and go by themselves, or not."""
+        path = f"{of(conversation)}/scheduling"
+        return await self._wire.change("PUT", path, {"on": on}, Conversation)
+
     # Questions.
 
     def feed(self, conversation: ConversationId, after: int) -> Feed:
@@ -198,6 +214,10 @@ class Remote:
         """Return the line that a model may see."""
         path = f"{of(conversation)}/line"
         return (await self._wire.get(path, Messages, leaf=leaf, limit=limit)).data
+
+    async def sessions(self, conversation: ConversationId) -> list[Session]:
+        """Return the sessions in their order."""
+        return (await self._wire.get(f"{of(conversation)}/sessions", Sessions)).data
 
     async def tree(self, conversation: ConversationId) -> list[Message]:
         """Return every message."""

@@ -20,8 +20,10 @@ from antiphon.core.events import (
     CallChanged,
     Committed,
     ConversationErased,
+    Decided,
     DispatchChanged,
     DurableEvent,
+    GoalChanged,
     HeadMoved,
     Kept,
     MessagesAdded,
@@ -32,6 +34,9 @@ from antiphon.core.events import (
     Repaired,
     ResultsPlaced,
     RunChanged,
+    SchedulingSet,
+    SessionActivated,
+    SessionSwitched,
     Withdrawn,
 )
 from antiphon.core.ids import MessageId, RunId
@@ -174,6 +179,8 @@ def _after(state: State, event: DurableEvent) -> State:
             return state
         case ConversationErased() | Repaired():
             return state
+        case Decided() | GoalChanged() | SessionSwitched() | SessionActivated() | SchedulingSet():
+            return state  # where the line ends then, `HeadMoved` says
         case _:
             assert_never(event)
 

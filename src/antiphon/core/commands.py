@@ -32,7 +32,9 @@ from antiphon.core.records import (
     Attempt,
     Call,
     CallState,
+    Cause,
     Conversation,
+    HandOver,
     Response,
     Run,
     RunKind,
@@ -69,6 +71,7 @@ class CreateConversation(Command[Conversation]):
     session: SessionId
     title: str | None = None
     metadata: tuple[tuple[str, str], ...] = ()
+    scheduling: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,9 +158,11 @@ class PlaceRun(Command[Run]):
 
     Needs: run queued; slot free; no active operation; the conversation's revision is
     `revision`. The input enters the tree pending under `parent`, revision + 1; without input
-    the revision stays. `leaf` is the input, or `parent` without one. `head_left` is the head.
+        the revision stays. `leaf` is the input, or `parent` without one. `head_left` is the head.
     What was found for the input stays `beside` it: its content goes before, in the same
     transaction.
+        the revision stays. `leaf` is the input, or `parent` without one. `head_left` is the head. A
+    parent in an archived session makes that session the active one again.
     """
 
     run: RunId
@@ -353,6 +358,8 @@ class CommitAnswer(Command[Run]):
     """What the schema that was asked for says of it, where one was."""
     spent: Spent | None = None
     """What it cost the key that asked, counted in the same transaction."""
+    wish: str | None = None
+    """The goal of a new session that the model has asked for beside its other calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -378,6 +385,92 @@ class DropQuestion(Command[Attempt]):
     operation: OperationId
     fence: Fence
     code: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteDecision(Command[Run]):
+    """Note what was decided before a queued run is placed; a `goal` becomes the active session's.
+
+    Denied `run_queued` where it is no longer, `run_decided` where that was noted already, and
+    `revision` where the conversation has moved since.
+    """
+
+    run: RunId
+    decision: str
+    revision: int
+    goal: str | None = None
+    reason: str | None = None
+    operation: OperationId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetGoal(Command[Conversation]):
+    """Give the active session another goal. Denied `session` where another one is active."""
+
+    session: SessionId
+    goal: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteWish(Command[Run]):
+    """A model has asked for a new session and for nothing else: its answer was refused (row 8).
+
+    The run goes on once the wish is settled. What the answer cost counts for it.
+    """
+
+    run: RunId
+    goal: str
+    usage: Usage = Usage()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropWish(Command[Run]):
+    """The wish of a run for a new session is not fulfilled; it is told to go on without."""
+
+    run: RunId
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwitchSession(Command[Conversation]):
+    """Archive the active session with a hand-over and open a new one; revision + 1.
+
+    Compares the revision and the active session. Denied `conversation_busy` while an operation is
+    active or an open run is placed, but for `run`: a pending run that holds the slot and goes on in
+    the new session, with its leaf's copy as its leaf. The `copies` stand one under the other from
+    the new session's root; the last one is the head.
+    """
+
+    session: SessionId
+    previous: SessionId
+    cause: Cause
+    revision: int
+    fence: Fence
+    goal: str | None = None
+    precis: str | None = None
+    handover: HandOver | None = None
+    copies: tuple[Message, ...] = ()
+    run: RunId | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UndoSwitch(Command[Conversation]):
+    """Make the session before the active one active again; revision + 1.
+
+    What was said in the active one is carried along: `copies` stand under the head of the session
+    that is active then. Denied as `SwitchSession`, and `no_switch` for a first session.
+    """
+
+    session: SessionId
+    revision: int
+    copies: tuple[Message, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SetScheduling(Command[Conversation]):
+    """Say whether sessions come and go by themselves; None leaves that to the settings."""
+
+    on: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -617,9 +710,13 @@ class MoveHead(Command[Conversation]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SetTitle(Command[Conversation]):
-    """Name the conversation; None takes the name away."""
+    """Name the conversation; None takes the name away.
+
+    Where it is done `unless_named`, a conversation with a title is left alone: Denied `title`.
+    """
 
     title: str | None
+    unless_named: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,10 @@ import msgspec
 
 from antiphon.core.deltas import Channel
 from antiphon.core.dispatch import State
-from antiphon.core.ids import CallId, MessageId, OperationId, RunId
+from antiphon.core.ids import CallId, MessageId, OperationId, RunId, SessionId
 from antiphon.core.judging import Verdict
 from antiphon.core.manifest import Purpose
-from antiphon.core.records import CallState, RunStatus
+from antiphon.core.records import CallState, Cause, RunStatus
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
@@ -108,6 +108,45 @@ class ResultsPlaced(_Event, frozen=True, kw_only=True, tag="results.placed"):
     revision: int
 
 
+class Decided(_Event, frozen=True, kw_only=True, tag="session.decided"):
+    """What was decided about the session for a run, and why where that is no model's choice."""
+
+    run: RunId
+    decision: str
+    reason: str | None = None
+    operation: OperationId | None = None
+
+
+class GoalChanged(_Event, frozen=True, kw_only=True, tag="session.goal"):
+    """A session has another goal; what it is, the session says."""
+
+    session: SessionId
+
+
+class SessionSwitched(_Event, frozen=True, kw_only=True, tag="session.switched"):
+    """A new session is the active one, and `previous` is archived; `run` goes on in the new one."""
+
+    session: SessionId
+    previous: SessionId
+    cause: Cause
+    revision: int
+    run: RunId | None = None
+
+
+class SessionActivated(_Event, frozen=True, kw_only=True, tag="session.activated"):
+    """An archived session is the active one again; `undone` says that a switch was taken back."""
+
+    session: SessionId
+    previous: SessionId
+    undone: bool = False
+
+
+class SchedulingSet(_Event, frozen=True, kw_only=True, tag="scheduling.set"):
+    """Whether sessions come and go by themselves here; None leaves that to the settings."""
+
+    on: bool | None
+
+
 class HeadMoved(_Event, frozen=True, kw_only=True, tag="head.moved"):
     """The active line now ends in `head`."""
 
@@ -150,6 +189,11 @@ DurableEvent: TypeAlias = (
     | Placed
     | DispatchChanged
     | QuestionChanged
+    | Decided
+    | GoalChanged
+    | SessionSwitched
+    | SessionActivated
+    | SchedulingSet
     | Committed
     | Withdrawn
     | CallChanged

@@ -7,7 +7,7 @@ import msgspec
 from antiphon.core.asking import ModelTold
 from antiphon.core.blocks import Message
 from antiphon.core.ids import ConversationId
-from antiphon.core.records import Conversation, Run
+from antiphon.core.records import Conversation, Run, Session
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,6 +23,12 @@ class Tree(msgspec.Struct, frozen=True, kw_only=True):
     conversation: Conversation
     messages: list[Message]
     runs: list[Run]
+
+
+class Sessions(msgspec.Struct, frozen=True, kw_only=True):
+    """The sessions of a conversation, in their order."""
+
+    data: list[Session]
 
 
 class Messages(msgspec.Struct, frozen=True, kw_only=True):

@@ -35,7 +35,8 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
 class Conversation(_Row, frozen=True, kw_only=True):
     """The row that every compare-and-swap of a conversation looks at.
 
-    `head` is the leaf of the active session; an archived session keeps its own. Since `erased_ms`
+    `head` is the leaf of the active session; an archived session keeps its own. `scheduling` says
+    whether sessions come and go by themselves; None leaves that to the settings. Since `erased_ms`
     nothing of what was said is here any more, and nothing more may be said.
     """
 
@@ -53,13 +54,43 @@ class Conversation(_Row, frozen=True, kw_only=True):
     updated_ms: int
     last_event: int
     metadata: dict[str, str] = {}
+    scheduling: bool | None = None
     deleted: bool = False
     erased_ms: int | None = None
     deletions: frozenset[MessageId] = frozenset()
 
 
+class HandOver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a session leaves to the next one.
+
+    `summary` are the words of a model, where one was asked (`operation`) and answered in time; the
+    rest is read from the messages themselves.
+    """
+
+    goal: str | None = None
+    identifiers: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()
+    summary: str | None = None
+    operation: OperationId | None = None
+
+
+class Cause(StrEnum):
+    """Why a session began."""
+
+    IDLE = "idle"
+    DECISION = "decision"
+    TOOL = "tool"
+    CLOSING = "closing"
+    PERSON = "person"
+
+
 class Session(_Row, frozen=True, kw_only=True):
-    """A goal-carrying stretch of a conversation."""
+    """A goal-carrying stretch of a conversation.
+
+    It began after `previous`, for a `cause`, with a `precis` of what came before; a conversation's
+    first session has none of these. `handover` is what it left when it last ended.
+    """
 
     id: SessionId
     conversation: ConversationId
@@ -67,6 +98,11 @@ class Session(_Row, frozen=True, kw_only=True):
     active: bool
     head: MessageId | None
     created_ms: int
+    previous: SessionId | None = None
+    cause: Cause | None = None
+    precis: str | None = None
+    handover: HandOver | None = None
+    archived_ms: int | None = None
 
 
 class RunStatus(StrEnum):
@@ -131,7 +167,9 @@ class Run(_Row, frozen=True, kw_only=True):
     `head_left` is where the run's placement or its own last commit left the head: the head
     follows the run only while it still stands there. `answer` is the id reserved for the next
     assistant message. `operation` is the newest one prepared for it; `committed` counts its
-    assistant messages. `seq` is the number of the event that told of its start.
+    assistant messages. `seq` is the number of the event that told of its start. `decision` is what
+    was decided before it was placed; `wish` is the goal of a new session that its model has asked
+    for, empty where it named none, and `switched` says that such a wish was settled.
     """
 
     id: RunId
@@ -158,6 +196,9 @@ class Run(_Row, frozen=True, kw_only=True):
     started_ms: int | None
     ended_ms: int | None
     seq: int
+    decision: str | None = None
+    wish: str | None = None
+    switched: bool = False
 
     @property
     def open(self) -> bool:

@@ -102,9 +102,10 @@ def siblings(of: Message, children: Iterable[Message]) -> tuple[MessageId, ...]:
     Args:
         of: The message.
         children: The children of its parent. Other roles are no alternatives: a user message
-            beside an assistant message continues the talk, it does not replace it.
+            beside an assistant message continues the talk, it does not replace it. Nor is where
+            another session begins.
     """
-    return tuple(m.id for m in children if m.role is of.role)
+    return tuple(m.id for m in children if m.role is of.role and m.session == of.session)
 
 
 def nearest_visible(path: Sequence[Message], deleted: Collection[MessageId]) -> MessageId | None:

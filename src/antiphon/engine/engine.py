@@ -59,6 +59,7 @@ from antiphon.engine.runs.startup import recover, recover_own
 from antiphon.engine.runs.terms import terms
 from antiphon.engine.runs.verdicts import Verdicts
 from antiphon.engine.runs.worker import Worker
+from antiphon.engine.sessions.people import Sessions
 from antiphon.engine.texts import storable
 from antiphon.engine.world import FIRST_PAUSE_S, LONGEST_PAUSE_S, World
 from antiphon.errors import Conflict, InvalidInput, NotFound, Refused, StoreError, is_all
@@ -82,6 +83,8 @@ class Engine:
         self._closing = False
         self.verdicts = Verdicts(world, self.kick)
         """What people decide about calls: approve, refuse, resolve."""
+        self.sessions = Sessions(world, self.kick)
+        """What people do about sessions: begin one, undo a switch, turn scheduling on or off."""
         self.erasure = Erasure(world, self._tell_canceled)
         self.failures: list[BaseException] = []
 
@@ -136,6 +139,8 @@ class Engine:
             return
         if conversation in self._tasks:
             self._again.add(conversation)
+            if conversation in self._workers:
+                self._workers[conversation].call()
             return
         task = asyncio.create_task(self._work(conversation), name=f"worker {conversation}")
         self._tasks[conversation] = task
@@ -225,6 +230,7 @@ class Engine:
         title: str | None = None,
         metadata: Mapping[str, str] | None = None,
         tenant: TenantId = LOCAL_TENANT,
+        scheduling: bool | None = None,
     ) -> Conversation:
         """Create a conversation and return its row."""
         return await self._do(
@@ -235,6 +241,7 @@ class Engine:
                 session=SessionId(self.world.new_id("sess_")),
                 title=title,
                 metadata=tuple((metadata or {}).items()),
+                scheduling=scheduling,
             )
         )
 

@@ -43,6 +43,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             the environment's, else `rehearsal`.
         side_model: Who answers questions beside the turn (decisions, summaries, titles); empty for
             the model of the conversation.
+        scheduling: Whether sessions come and go by themselves, where a conversation does not say.
+        titles: Whether a conversation without a title is given one after its first answer.
+        session_idle_s: After this time of silence a new message begins a new session.
+        session_switches_per_hour: Switches that models may bring about in one conversation.
+        session_carry_messages: Most messages that are copied into a new session.
+        decision_messages: Newest messages that a decision about a new message is shown.
+        closing_messages: Newest messages that the decision after a run is shown.
+        decision_timeout_s: Longest wait for a decision; without one the session goes on.
+        decision_output_tokens: Largest decision.
+        handover_timeout_s: Longest wait for a summary of a session that ends; without one its
+            hand-over is read from its messages.
+        handover_output_tokens: Largest such summary.
+        title_timeout_s: Longest wait for a title.
+        title_output_tokens: Largest title.
         rehearsal_delay_s: Pause of the rehearsal model between two words, so that one sees it
             stream.
         connect_timeout_s: Longest wait for a connection, name and TLS included.
@@ -95,6 +109,20 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     default_model: str = ""
     side_model: str = ""
     rehearsal_delay_s: Pause = 0.03
+
+    scheduling: bool = False
+    titles: bool = False
+    session_idle_s: Seconds = 43_200.0
+    session_switches_per_hour: Count = 5
+    session_carry_messages: Count = 20
+    decision_messages: Annotated[int, Meta(ge=1)] = 10
+    closing_messages: Annotated[int, Meta(ge=1)] = 30
+    decision_timeout_s: Seconds = 4.0
+    decision_output_tokens: Annotated[int, Meta(ge=1)] = 200
+    handover_timeout_s: Seconds = 8.0
+    handover_output_tokens: Annotated[int, Meta(ge=1)] = 600
+    title_timeout_s: Seconds = 8.0
+    title_output_tokens: Annotated[int, Meta(ge=1)] = 40
 
     connect_timeout_s: Seconds = 10.0
     idle_timeout_s: Seconds = 300.0

@@ -15,7 +15,7 @@ from antiphon.core.commands import StartKey
 from antiphon.core.events import StreamItem
 from antiphon.core.explanation import Explanation
 from antiphon.core.ids import ConversationId, MessageId, RunId
-from antiphon.core.records import Call, Conversation, Run
+from antiphon.core.records import Call, Conversation, Run, Session
 
 
 class Backend(Protocol):
@@ -23,7 +23,7 @@ class Backend(Protocol):
 
     # Changes.
 
-    async def create(self, *, title: str | None) -> Conversation:
+    async def create(self, *, title: str | None, scheduling: bool | None) -> Conversation:
         """Create a conversation."""
 
     async def send(
@@ -87,6 +87,15 @@ class Backend(Protocol):
     async def set_title(self, conversation: ConversationId, title: str | None) -> Conversation:
         """Name a conversation."""
 
+    async def begin_session(self, conversation: ConversationId, goal: str | None) -> Session:
+        """Archive the active session and begin another one."""
+
+    async def undo_switch(self, conversation: ConversationId) -> Session:
+        """Go back to the session before, with what was said since."""
+
+    async def schedule(self, conversation: ConversationId, on: bool | None) -> Conversation:
+        """Let sessions come and go by themselves, or not."""
+
     # Questions.
 
     def follow(self, conversation: ConversationId, after: int) -> AsyncGenerator[StreamItem, None]:
@@ -114,6 +123,9 @@ class Backend(Protocol):
         self, conversation: ConversationId, leaf: MessageId | None, limit: int | None
     ) -> list[Message]:
         """Return the line that a model may see, to `leaf` or the head; the newest `limit` of it."""
+
+    async def sessions(self, conversation: ConversationId) -> list[Session]:
+        """Return the sessions in their order."""
 
     async def tree(self, conversation: ConversationId) -> list[Message]:
         """Return every message."""

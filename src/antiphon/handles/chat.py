@@ -8,7 +8,7 @@ from antiphon.core.asking import Ask, ModelTold
 from antiphon.core.blocks import Block, Message
 from antiphon.core.commands import StartKey
 from antiphon.core.ids import ConversationId, MessageId, RunId
-from antiphon.core.records import Conversation, Run
+from antiphon.core.records import Conversation, Run, Session
 from antiphon.core.tree import siblings
 from antiphon.errors import NotFound
 from antiphon.handles.backend import Backend
@@ -124,6 +124,30 @@ class Chat:
         """Give it a title, or take it away."""
         return await self._backend.set_title(self.id, title)
 
+    async def sessions(self) -> list[Session]:
+        """Return its sessions, in their order; one of them is active."""
+        return await self._backend.sessions(self.id)
+
+    async def begin_session(self, goal: str | None = None) -> Session:
+        """Archive the active session and begin another one, which carries the newest messages.
+
+        Raises:
+            Conflict: `conversation_busy`: a run is at work or waits.
+        """
+        return await self._backend.begin_session(self.id, goal)
+
+    async def undo_switch(self) -> Session:
+        """Go back to the session before the active one; what was said since is carried along.
+
+        Raises:
+            Conflict: `conversation_busy`; `no_switch` in its first session.
+        """
+        return await self._backend.undo_switch(self.id)
+
+    async def schedule(self, on: bool | None) -> Conversation:
+        """Let sessions come and go by themselves, or not; None leaves that to the settings."""
+        return await self._backend.schedule(self.id, on)
+
 
 class Conversations:
     """All conversations of a database, or of a server."""
@@ -131,9 +155,11 @@ class Conversations:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
-    async def create(self, *, title: str | None = None, ask: Ask | None = None) -> Chat:
-        """Create a conversation."""
-        row = await self._backend.create(title=title)
+    async def create(
+        self, *, title: str | None = None, ask: Ask | None = None, scheduling: bool | None = None
+    ) -> Chat:
+        """Create a conversation; `scheduling` says whether its sessions come and go by themselves."""
+        row = await self._backend.create(title=title, scheduling=scheduling)
         return Chat(self._backend, row.id, ask or Ask())
 
     async def conversation(

@@ -21,6 +21,7 @@ from antiphon.core.ids import (
     OperationId,
     ResponseId,
     RunId,
+    SessionId,
     TenantId,
 )
 from antiphon.core.keys import Key
@@ -101,8 +102,13 @@ class Store(Protocol):
     async def unerased(self, tenant: TenantId, before_ms: int) -> list[ConversationId]:
         """Return those that are not erased and did not change since, deleted ones included."""
 
-    async def sessions(self, conversation: ConversationId) -> list[Session]:
-        """Return the sessions in their order."""
+    async def sessions(
+        self, conversation: ConversationId, newest: int | None = None
+    ) -> list[Session]:
+        """Return the sessions in their order, all or the newest of them."""
+
+    async def session(self, conversation: ConversationId, session: SessionId) -> Session:
+        """Return one session. Raises `NotFound`."""
 
     async def message(self, conversation: ConversationId, message: MessageId) -> Message:
         """Return one message with its status. Raises `NotFound`."""

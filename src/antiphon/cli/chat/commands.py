@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from antiphon.cli.chat.session import Session
 from antiphon.cli.view.run import timeline
 from antiphon.cli.view.text import clip, harmless, one_line, screen_width, short, table
-from antiphon.cli.view.tree import conversation_page, gist
+from antiphon.cli.view.tree import conversation_page, gist, session_list
 from antiphon.core.blocks import Message, Status
 from antiphon.core.tree import siblings
 from antiphon.engine.models import REHEARSAL
@@ -169,9 +169,9 @@ async def _switch(session: Session, rest: str) -> None:
 
 @slash("tree", "", "Draw the whole conversation: every branch, and what came to nothing.")
 async def _tree(session: Session, rest: str) -> None:
-    runs = await session.there().runs()
+    runs, sessions = await session.there().runs(), await session.there().sessions()
     session.voice.result(
-        conversation_page(await session.tree(), runs, session.voice.ink, screen_width())
+        conversation_page(await session.tree(), runs, sessions, session.voice.ink, screen_width())
     )
 
 
@@ -250,6 +250,33 @@ async def _model(session: Session, rest: str) -> None:
 async def _title(session: Session, rest: str) -> None:
     await session.there().rename(rest or None)
     session.voice.note(f"title: {one_line(rest)}" if rest else "it has no title now")
+
+
+@slash("sessions", "", "List the sessions of this conversation, and what each is about.")
+async def _sessions(session: Session, rest: str) -> None:
+    session.voice.result(session_list(await session.there().sessions(), session.voice.ink))
+
+
+@slash(
+    "session",
+    "new [GOAL], undo, on or off",
+    "Begin a session, take a switch back, or let sessions come and go by themselves.",
+)
+async def _session(session: Session, rest: str) -> None:
+    what, _, goal = rest.partition(" ")
+    chat = session.there()
+    match what:
+        case "new":
+            begun = await chat.begin_session(goal.strip() or None)
+            session.voice.note(f"a new session: {short(begun.id)}")
+        case "undo":
+            back = await chat.undo_switch()
+            session.voice.note(f"back in {short(back.id)}")
+        case "on" | "off":
+            await chat.schedule(what == "on")
+            session.voice.note(f"sessions come and go by themselves: {what}")
+        case _:
+            raise InvalidInput("/session new [GOAL], /session undo, on or off.", code="usage")
 
 
 @slash("new", "", "Begin another conversation; this one stays.")

@@ -18,6 +18,7 @@ from antiphon.core.findings import GRAPH_CODES, PROFILE_CODES
 from antiphon.core.ids import MessageId
 from antiphon.core.records import OPEN_RUN, Conversation, Run, RunStatus
 from antiphon.engine.edge.clock import SystemClock
+from antiphon.engine.models import REHEARSAL
 from antiphon.errors import InvalidInput, NotFound, Refused
 from antiphon.handles.chat import Chat, Conversations
 from antiphon.handles.events import CallsWaiting, Committed, Ended
@@ -92,7 +93,8 @@ class Session:
     async def here(self) -> Chat:
         """Return the conversation, made when the first thing is said in it."""
         if self.chat is None:
-            self.chat = await self.app.create()
+            real = self.model_name != REHEARSAL
+            self.chat = await self.app.create(scheduling=True if real else None)
             self._opened()
         return self.chat
 

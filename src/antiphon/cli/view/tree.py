@@ -40,8 +40,8 @@ from antiphon.core.blocks import (
     ToolResult,
     Unknown,
 )
-from antiphon.core.ids import MessageId
-from antiphon.core.records import Conversation, Run, RunStatus
+from antiphon.core.ids import MessageId, SessionId
+from antiphon.core.records import Conversation, Run, RunStatus, Session
 from antiphon.core.tree import siblings
 
 SPEAKERS: Final = {
@@ -147,10 +147,10 @@ class Tree:
         return message.status is Status.SUCCESS and message.id not in self.conversation.deletions
 
 
-def draw(tree: Tree, ink: Ink, width: int) -> list[str]:
-    """Return the tree as lines, oldest first."""
+def draw(tree: Tree, ink: Ink, width: int, session: SessionId | None = None) -> list[str]:
+    """Return the tree as lines, oldest first; or that of one session."""
     rows: list[str] = []
-    roots = tree.below.get(None, [])
+    roots = [m for m in tree.below.get(None, ()) if session in (None, m.session)]
     # (message, what stands before it, what stands before those below it)
     todo = _fork(roots, "") if len(roots) > 1 else [(root, "", "") for root in roots]
     while todo:
@@ -234,9 +234,36 @@ def headline(tree: Tree, ink: Ink) -> str:
     return f"{ink(row.id, 'bold')}{title}\n{ink(numbers, 'dim')}"
 
 
-def conversation_page(tree: Tree, runs: Iterable[Run], ink: Ink, width: int) -> list[str]:
-    """Return a conversation's tree, and the runs that did not come to an answer."""
-    lines = [headline(tree, ink), "", *draw(tree, ink, width)]
+def session_line(session: Session, ink: Ink) -> str:
+    """Return what a session is, in one line."""
+    why = f", begun by {session.cause}" if session.cause else ""
+    state = "active" if session.active else "archived"
+    goal = f"  {one_line(session.goal)}" if session.goal else ""
+    return ink(f"session {short(session.id)}  {state}{why}", "bold") + goal
+
+
+def session_list(sessions: Iterable[Session], ink: Ink) -> list[str]:
+    """Return each session with what it leaves to the next."""
+    lines: list[str] = []
+    for session in sessions:
+        lines.append(session_line(session, ink))
+        left = session.handover
+        if left is not None and not session.active:
+            told = left.summary or " ".join((*left.facts, *left.open))
+            if told:
+                lines.append(ink(f"  left: {clip(one_line(told), 100)}", "dim"))
+    return lines
+
+
+def conversation_page(
+    tree: Tree, runs: Iterable[Run], sessions: Sequence[Session], ink: Ink, width: int
+) -> list[str]:
+    """Return a conversation's tree, session by session, and the runs that came to no answer."""
+    lines = [headline(tree, ink)]
+    if len(sessions) < 2:
+        lines += ["", *draw(tree, ink, width)]
+    for session in sessions if len(sessions) > 1 else ():
+        lines += ["", session_line(session, ink), *draw(tree, ink, width, session.id)]
     if any(name not in tree.line for name in tree.messages):
         lines += ["", ink(LEGEND, "dim")]
     for told in runs:

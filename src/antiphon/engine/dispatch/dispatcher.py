@@ -23,6 +23,7 @@ from antiphon.core.listing import Listed, continued
 from antiphon.core.manifest import Manifest, Purpose, WireRequest, manifest_digest
 from antiphon.core.records import Conversation, Fallback, Run
 from antiphon.core.recovery import Rung
+from antiphon.core.scheduling import SWITCH_TOOL
 from antiphon.engine.dispatch.exchange import Exchange, Outcome, times_of
 from antiphon.engine.dispatch.listing import newest_stored
 from antiphon.engine.dispatch.resuming import Asked, Resuming
@@ -190,6 +191,9 @@ class Dispatcher:
     async def _target(self, run: Run, conversation: Conversation, *, tools: bool) -> Target:
         self._world.settings.models.get(run.options.model)
         target = await self._targets.of_run(run, conversation)
+        on = conversation.scheduling
+        if (self._world.settings.scheduling if on is None else on) and not run.switched:
+            target = await self._targets.offering(target, SWITCH_TOOL)
         return target if tools else target.without_tools()
 
     async def _accept_at_once(self, entering: Entering, *, tools: bool) -> Accepted | None:

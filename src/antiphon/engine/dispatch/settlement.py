@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -13,6 +13,7 @@ from antiphon.core.assembler import Answer
 from antiphon.core.blocks import WHOEVER, Block, Message, Origin, Reasoning, Role, ToolCall, Trust
 from antiphon.core.commands import (
     AnswerOpened,
+    Close,
     Command,
     CommitAnswer,
     ConflictAnswer,
@@ -20,6 +21,7 @@ from antiphon.core.commands import (
     EndRun,
     Lose,
     NewCall,
+    NoteWish,
     Quarantine,
     Refuse,
     StartCall,
@@ -50,6 +52,7 @@ from antiphon.core.repeats import (
     has_open_twin,
     repetition,
 )
+from antiphon.core.scheduling import SWITCH_TOOL, read_switch
 from antiphon.core.standing import Spent
 from antiphon.engine.dispatch.exchange import Answered, Broken, Outcome, Rejected, Unsent
 from antiphon.engine.dispatch.target import Target
@@ -204,6 +207,11 @@ class Settlement:
         """Let a whole answer become canonical; `found` where it was asked for, not streamed."""
         world, attempt, manifest = self._world, accepted.attempt, accepted.manifest
         now_ms = world.clock.now_ms()
+        wish = None
+        if accepted.target.switches:
+            answer, wish = without_switch(answer)
+        if wish is not None and not answer.calls:
+            return Stepped(await self._wished(accepted, answer, wish))
         earlier = await self._earlier(accepted) if answer.calls else []
         calls = self._new_calls(accepted, answer, earlier)
         end_code = "length" if answer.truncated else None
@@ -241,6 +249,7 @@ class Settlement:
             found=found,
             verdict=verdict,
             spent=_spent(accepted, answer.usage),
+            wish=wish,
         )
         together = await world.do_all(commit, *self._starts(accepted, calls))
         if not isinstance(together, Denied):
@@ -272,6 +281,45 @@ class Settlement:
             )
             for step in steps[_WAY_BEHIND.get(stored.state, len(steps)) :]
         ]
+
+    async def _wished(self, accepted: Accepted, answer: Answer, wish: str) -> Run:
+        """Keep nothing of an answer that only asks for a new session, and note the wish.
+
+        Words beside it go too: the model is asked again where the talk then goes on, and what
+        stood in the tree of a call that is in none would be a riddle to it.
+        """
+        world, attempt = self._world, accepted.attempt
+        now_ms, at = world.clock.now_ms(), accepted.conversation
+        preview = world.broker.preview(accepted.run)
+        refuse = Refuse(
+            conversation=at,
+            now_ms=now_ms,
+            operation=attempt.operation,
+            generation=attempt.generation,
+            fence=world.fence,
+            code=SWITCH_TOOL.name,
+            shown=preview is not None and preview.shown,
+        )
+        rest: tuple[Command[Any], ...] = (
+            Close(conversation=at, now_ms=now_ms, operation=attempt.operation),
+            NoteWish(
+                conversation=at, now_ms=now_ms, run=accepted.run, goal=wish, usage=answer.usage
+            ),
+        )
+        done = await world.store.do_all(refuse, *rest)
+        if isinstance(done, Denied):
+            # It was taken up by its handle, or found: a no to that says nothing of the first
+            # sending, but a whole answer is proof that it has ended.
+            await world.store.do(refuse)
+            ended = End(
+                conversation=at,
+                now_ms=now_ms,
+                operation=attempt.operation,
+                generation=attempt.generation,
+                proof="its whole answer is here",
+            )
+            await world.store.do_all(ended, *rest)
+        return await world.store.run(at, accepted.run)
 
     def _starts(self, accepted: Accepted, calls: tuple[NewCall, ...]) -> Iterator[StartCall]:
         """Claim what this process runs in the transaction that commits it: one flush less."""
@@ -504,6 +552,22 @@ def _bound(manifest: Manifest, generation: int, block: Block) -> Block:
             opaque = msgspec.structs.replace(opaque, model=manifest.model_revision)
         changes["opaque"] = opaque
     return msgspec.structs.replace(block, **changes) if changes else block
+
+
+def without_switch(answer: Answer) -> tuple[Answer, str | None]:
+    """Return an answer without calls of the switch tool, and the goal that they name, if any is.
+
+    The goal is empty where the call is there and names none.
+    """
+    wished = [call for call in answer.calls if call.name == SWITCH_TOOL.name]
+    if not wished:
+        return answer, None
+    left = msgspec.structs.replace(
+        answer,
+        blocks=tuple(block for block in answer.blocks if block not in wished),
+        calls=tuple(call for call in answer.calls if call not in wished),
+    )
+    return left, read_switch(wished[0].arguments) or ""
 
 
 def then_after(calls: tuple[NewCall, ...], *, paused: bool) -> Then:

@@ -24,6 +24,7 @@ from antiphon.core.manifest import (
 )
 from antiphon.core.questions import as_message
 from antiphon.core.records import Conversation, Fallback, Run
+from antiphon.core.scheduling import SWITCH_TOOL
 from antiphon.core.schemas import SchemaCheck, compile_schema
 from antiphon.core.tree import line as visible
 from antiphon.engine.dispatch.beside import inputs_beside
@@ -54,6 +55,11 @@ class Target:
     checks: Mapping[str, SchemaCheck]
     new_content: tuple[tuple[Digest, bytes], ...] = ()
 
+    @property
+    def switches(self) -> bool:
+        """Whether the model is offered to begin a new session."""
+        return SWITCH_TOOL in self.tools
+
     def without_tools(self) -> Target:
         """Return the target for a last answer, in which the model may call nothing.
 
@@ -63,7 +69,12 @@ class Target:
             return self
         policy = msgspec.structs.replace(self.policy, tool_choice="none")
         digest, stored = stored_digest(self.key, policy)
-        return replace(self, policy=policy, policy_digest=digest, new_content=((digest, stored),))
+        return replace(
+            self,
+            policy=policy,
+            policy_digest=digest,
+            new_content=(*self.new_content, (digest, stored)),
+        )
 
 
 async def adapter_of(world: World, manifest: Manifest) -> Adapter:
@@ -141,6 +152,24 @@ class Targets:
             self._pinned(conversation, fallback.model),
         )
 
+    async def offering(self, target: Target, tool: ToolDeclaration) -> Target:
+        """Return `target` with a tool of our own beside its others, which come first.
+
+        It stays as it is where it has a tool of that name.
+        """
+        if any(tool.name == other.name for other in target.tools):
+            return target
+        tools = (*target.tools, tool)
+        digest, stored = stored_digest(target.key, tools)
+        version = target.adapter.version
+        known = self._known.get((target.key, target.policy_digest, digest, version))
+        if known is None:
+            known = replace(
+                target, tools=tools, toolset_digest=digest, checks=await compiled(tools)
+            )
+            self._keep(known, version)
+        return replace(known, new_content=((digest, stored),))
+
     async def of_manifest(self, manifest: Manifest, conversation: Conversation) -> Target:
         """Return what a manifest was made for."""
         return await self._find(
@@ -170,10 +199,13 @@ class Targets:
             toolset_digest=toolset_digest,
             checks=await compiled(tools),
         )
+        self._keep(target, version)
+        return target
+
+    def _keep(self, target: Target, version: int | None) -> None:
         if len(self._known) >= KEPT:
             self._known.clear()
-        self._known[key, policy_digest, toolset_digest, version] = target
-        return target
+        self._known[target.key, target.policy_digest, target.toolset_digest, version] = target
 
 
 async def compiled(tools: tuple[ToolDeclaration, ...]) -> Mapping[str, SchemaCheck]:

@@ -19,6 +19,7 @@ REFUSALS: Final = {
     "conversation_busy": "An operation is active here; wait for it or cancel it.",
     "duplicate_tool_result": "This call has been answered with other content.",
     "conversation_erased": "This conversation was erased: nothing more may be said in it.",
+    "no_switch": "This is the conversation's first session: there is no switch to take back.",
     "not_approvable": "This call needs no approval, or has begun or ended.",
     "approval_expired": "The time in which this call could be approved has passed.",
     "call_not_unknown": "The fate of this call is not unknown: nobody has to say what became of it.",

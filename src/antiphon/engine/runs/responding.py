@@ -65,7 +65,7 @@ class Moved(Exception):
     """What the caller had looked at has moved: it looks again."""
 
 
-def foreseen(engine: Engine, tenant: TenantId) -> Conversation:
+def foreseen(engine: Engine, tenant: TenantId, *, scheduling: bool | None = None) -> Conversation:
     """Return the row of a conversation that is to be created with its first response."""
     world, now_ms = engine.world, engine.world.clock.now_ms()
     return Conversation(
@@ -82,6 +82,7 @@ def foreseen(engine: Engine, tenant: TenantId) -> Conversation:
         created_ms=now_ms,
         updated_ms=now_ms,
         last_event=0,
+        scheduling=scheduling,
     )
 
 
@@ -200,7 +201,11 @@ async def begin(
     if new:
         commands.append(
             CreateConversation(
-                conversation=row.id, now_ms=now_ms, tenant=row.tenant, session=row.session
+                conversation=row.id,
+                now_ms=now_ms,
+                tenant=row.tenant,
+                session=row.session,
+                scheduling=row.scheduling,
             )
         )
     run = RunId(engine.world.new_id("run_"))

@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, assert_never
 
+from msgspec.structs import replace
+
 from antiphon.core import loop, recovery
 from antiphon.core.blocks import Message
 from antiphon.core.commands import (
@@ -23,6 +25,7 @@ from antiphon.core.commands import (
     WaitRun,
 )
 from antiphon.core.dispatch import Denied, State
+from antiphon.core.handover import with_precis
 from antiphon.core.ids import ConversationId, MessageId, OperationId, RunId
 from antiphon.core.judging import SCHEMA_MISMATCH, asking_again
 from antiphon.core.placement import CannotPlace, PlaceAt, StayQueued, place
@@ -44,6 +47,7 @@ from antiphon.engine.knowledge.searching import look_up
 from antiphon.engine.runs.control import Control
 from antiphon.engine.runs.entering import Entering, input_enters, results_enter, with_result
 from antiphon.engine.runs.startup import settle_unknown
+from antiphon.engine.sessions.scheduler import Scheduler
 from antiphon.engine.tools.executor import Executor
 from antiphon.engine.world import World
 from antiphon.errors import InternalError, InvalidInput, NotFound
@@ -73,17 +77,21 @@ class Worker:
         self._world = world
         self._dispatcher = dispatcher
         self._executor = Executor(world)
+        self._scheduler = Scheduler(world)
         self._conversation = conversation
         self._strays = strays
         self._wake_at = wake_at
         self._controls: dict[RunId, Control] = {}
         self._asked: set[OperationId | None] = set()
         self._found: tuple[RunId, Beside | None] | None = None
+        self._closing: Control | None = None
+        self._called = False
         self._leaving = False
 
     def leave(self) -> None:
         """Begin no further run; the one under way goes on to its end."""
         self._leaving = True
+        self.call()
 
     async def work(self) -> None:
         """Drive runs until there is none that could go on now.
@@ -103,10 +111,28 @@ class Worker:
             if done:
                 self._let_go(run.id)
                 task.result()
+                await self._after(run.id)
             else:
                 self._strays.add(task)
                 task.add_done_callback(self._strays.discard)
                 task.add_done_callback(partial(self._let_go, run.id))
+
+    async def _after(self, run: RunId) -> None:
+        """Let the session be looked at after a run; a message that comes cuts it short."""
+        if self._leaving or self._called:
+            return
+        self._closing = Control(self._world.clock)
+        try:
+            ended = await self._world.store.run(self._conversation, run)
+            await self._scheduler.after(ended, self._closing)
+        finally:
+            self._closing = None
+
+    def call(self) -> None:
+        """Something is to be done: do not dwell on what was."""
+        self._called = True
+        if self._closing is not None:
+            self._closing.cancel(0.0)
 
     def cancel(self, run: RunId) -> None:
         """Tell a run under way that it was canceled in the store."""
@@ -128,6 +154,7 @@ class Worker:
 
     async def _look(self) -> Run | Entering | None:
         """Return a run that holds the slot, or what is to enter for one that may take it."""
+        self._called = False
         store = self._world.store
         conversation = await store.conversation(self._conversation)
         runs = await store.runs(self._conversation, OPEN_RUN)
@@ -270,11 +297,17 @@ class Worker:
         line = await self._line_to(conversation, run.asked_parent or conversation.head)
         match place(run, line, others):
             case PlaceAt(parent):
+                conversation = await self._in_session_of(parent, line, conversation)
                 waiting, beside = None, None
                 if run.input is not None:
                     waiting = await self._world.store.run_input(run.conversation, run.id)
+                if waiting is not None and await self._decided(run, conversation, others, waiting):
+                    raise _Moved
                 if waiting is not None:
                     beside = await self._beside(run, conversation, waiting)
+                if waiting is not None and parent is None:
+                    session = await self._world.store.session(conversation.id, conversation.session)
+                    beside = with_precis(beside, session.id, session.precis)
                 key = await self._world.store.tenant_key(conversation.tenant)
                 return input_enters(
                     self._world, conversation, run, waiting, parent, beside, key=key
@@ -290,6 +323,26 @@ class Worker:
         if self._found is None or self._found[0] != run.id:
             self._found = (run.id, await look_up(self._world, conversation, input_))
         return self._found[1]
+
+    async def _decided(
+        self, run: Run, conversation: Conversation, others: list[Run], waiting: Message
+    ) -> bool:
+        """Let it be decided where a message belongs; a cancel of its run reaches that."""
+        control = self._controls[run.id] = Control(self._world.clock)
+        try:
+            return await self._scheduler.before(run, conversation, others, waiting, control)
+        finally:
+            self._controls.pop(run.id, None)
+
+    async def _in_session_of(
+        self, parent: MessageId | None, line: list[Message], conversation: Conversation
+    ) -> Conversation:
+        """Return the row as it will stand: a parent in an archived session makes that one active."""
+        above = next((m for m in line if m.id == parent), None)
+        if above is None or above.session in (None, conversation.session):
+            return conversation
+        session = await self._world.store.session(conversation.id, above.session)
+        return replace(conversation, session=session.id, head=session.head)
 
     async def _line_to(self, conversation: Conversation, leaf: MessageId | None) -> list[Message]:
         """Return the newest part of a line that reaches back to a closed point."""
@@ -316,13 +369,10 @@ class Worker:
             step = loop.next_step(run, calls, functions)
             match step:
                 case loop.CallModel(tools):
-                    if loop.over_limit(run):
-                        await self._end(run, "model_call_limit", entering)
-                        return
-                    if run.committed:
-                        run, entering = await self._between_steps(run, entering)
-                        if run.status is not RunStatus.PENDING:
-                            continue
+                    before = run, entering
+                    run, entering = await self._between_steps(run, entering, control)
+                    if (run, entering) != before:
+                        continue
                     made = run.committed
                     stepped = await self._dispatcher.turn(
                         run, control, tools=tools, entering=entering
@@ -330,7 +380,8 @@ class Worker:
                     run, entering = stepped.run, None
                     if not self._world.owns(run):
                         return  # another node was there first
-                    if run.status is RunStatus.PENDING and run.committed == made:
+                    came_to_nothing = run.committed == made and run.wish is None
+                    if run.status is RunStatus.PENDING and came_to_nothing:
                         raise InternalError("A model call came to nothing.", at=run.id)
                     if stepped.started:
                         run, entering = await self._through(
@@ -353,9 +404,18 @@ class Worker:
                     assert_never(step)
 
     async def _between_steps(
-        self, run: Run, entering: Entering | None
+        self, run: Run, entering: Entering | None, control: Control
     ) -> tuple[Run, Entering | None]:
-        """Let what belongs between two model calls follow on the run's line."""
+        """Let happen what has to before the model is called; as they were, where nothing has."""
+        if run.wish is not None:
+            for command in entering.commands if entering else ():
+                await self._world.store.do(command)
+            return await self._scheduler.inside(run, control), None
+        if loop.over_limit(run):
+            await self._end(run, "model_call_limit", entering)
+            return await self._world.store.run(run.conversation, run.id), None
+        if not run.committed:
+            return run, entering
         if run.end_code == SCHEMA_MISMATCH:
             run = await self._asked_again(run)
         return await self._joined(run, entering)

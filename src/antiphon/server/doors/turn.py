@@ -101,7 +101,7 @@ async def begun(request: Request, parsed: Parsed, form: str, *, stored: bool) ->
         whole = mended(request, parsed)
         ask = replace(_ask(whole, form, model), key=principal.id)
         kept = await terms(engine.world, principal.tenant, ask)
-        row = foreseen(engine, principal.tenant)
+        row = foreseen(engine, principal.tenant, scheduling=False)
         nodes = _nodes(engine, row, whole.parsed)
         try:
             await _check(engine, row, kept, nodes, whole.parsed)

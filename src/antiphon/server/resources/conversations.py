@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from antiphon.core.ids import ConversationId, MessageId
-from antiphon.core.listings import Messages, Page, Runs, Tree
+from antiphon.core.listings import Messages, Page, Runs, Sessions, Tree
 from antiphon.core.records import Conversation, Session
 from antiphon.core.tree import siblings
 from antiphon.engine.looking import line
@@ -27,6 +27,7 @@ class NewConversation(Body, frozen=True, kw_only=True):
 
     title: Annotated[str, Meta(max_length=500)] | None = None
     metadata: Annotated[dict[str, str], Meta(max_length=16)] | None = None
+    scheduling: bool | None = None
 
 
 class Changes(Body, frozen=True, kw_only=True):
@@ -76,17 +77,26 @@ class Siblings(msgspec.Struct, frozen=True, kw_only=True):
     siblings: tuple[MessageId, ...]
 
 
-class Sessions(msgspec.Struct, frozen=True, kw_only=True):
-    """The sessions of a conversation, in their order."""
+class NewSession(Body, frozen=True, kw_only=True):
+    """A session to be, with its goal in one sentence where it has one."""
 
-    data: list[Session]
+    goal: str | None = None
+
+
+class Scheduling(Body, frozen=True, kw_only=True):
+    """Whether sessions come and go by themselves; null leaves that to the settings."""
+
+    on: bool | None
 
 
 async def _create(request: Request) -> Response:
     """Create a conversation."""
     new = await decoded(request, NewConversation)
     row = await engine_of(request).create_conversation(
-        title=new.title, metadata=new.metadata, tenant=principal_of(request).tenant
+        title=new.title,
+        metadata=new.metadata,
+        tenant=principal_of(request).tenant,
+        scheduling=new.scheduling,
     )
     return answer(row, 201, {"location": f"{PATH}/{row.id}"})
 
@@ -180,6 +190,30 @@ async def _sessions(request: Request) -> Response:
     return answer(Sessions(data=await engine_of(request).world.store.sessions(row.id)))
 
 
+async def _begin(request: Request) -> Response:
+    """Archive the active session and begin another one."""
+    row = await view_of(request).conversation(request.path_params["conversation"])
+    new = await decoded(request, NewSession)
+    engine = engine_of(request)
+    begun = await engine.sessions.begin(row.id, new.goal)
+    return answer(await engine.world.store.session(row.id, begun.session), 201)
+
+
+async def _undo(request: Request) -> Response:
+    """Take the last switch back: the session before is active again, with what was said since."""
+    row = await view_of(request).conversation(request.path_params["conversation"])
+    engine = engine_of(request)
+    undone = await engine.sessions.undo(row.id)
+    return answer(await engine.world.store.session(row.id, undone.session))
+
+
+async def _schedule(request: Request) -> Response:
+    """Let sessions come and go by themselves here, or not."""
+    row = await view_of(request).conversation(request.path_params["conversation"])
+    wanted = await decoded(request, Scheduling)
+    return answer(await engine_of(request).sessions.schedule(row.id, wanted.on))
+
+
 ONE: Final = PATH + "/{conversation}"
 
 routes: Final = [
@@ -195,4 +229,7 @@ routes: Final = [
     Endpoint("GET", ONE + "/siblings", _siblings, query=OfMessage, answer=Siblings),
     Endpoint("PUT", ONE + "/head", _head, body=NewHead, answer=Conversation),
     Endpoint("GET", ONE + "/sessions", _sessions, answer=Sessions),
+    Endpoint("POST", ONE + "/sessions", _begin, body=NewSession, answer=Session, status=201),
+    Endpoint("POST", ONE + "/sessions/undo", _undo, answer=Session),
+    Endpoint("PUT", ONE + "/scheduling", _schedule, body=Scheduling, answer=Conversation),
 ]

@@ -69,7 +69,7 @@ async def compact(request: Request) -> Response:
     said = [*before, *parsed.messages]
     if not said:
         raise InvalidInput("There is nothing to make short.", code="empty_sequence", at="input")
-    row = foreseen(engine, tenant)
+    row = foreseen(engine, tenant, scheduling=False)
     kept = await terms(engine.world, tenant, Ask(model=body.model, instructions=body.instructions))
     nodes = placed(engine, row, None, [*said, _order()])
     opening = Opening(previous=None, request=Create(model=body.model).echo(), stored=False)

@@ -25,6 +25,7 @@ class Node(NamedTuple):
     place: int
     depth: int
     path_digest: Digest
+    session: int
 
 
 class Known:

@@ -22,12 +22,13 @@ def insert_message(
 ) -> int:
     """Insert `message` under its parent and return its place.
 
-    `base_revision` makes it the canonical assistant message of that revision.
+    It belongs to its parent's session. `base_revision` makes it the canonical assistant message of
+    that revision.
 
     Raises:
         Refused: `missing_parent` or `foreign_parent`.
     """
-    parent, depth, path = None, 1, None
+    found, parent, depth, path = None, None, 1, None
     if message.conversation != c.id:
         raise Refused(
             "The message belongs to another conversation.", code="foreign_parent", at=message.id
@@ -43,7 +44,7 @@ def insert_message(
     own = message_digest(key, message)
     so_far = fold(key, path, own)
     at = tx.next_place("message", c.number)
-    session = tx.session(c, message.session)
+    session = found.session if found is not None else tx.session(c, message.session)
     if session is None:
         raise Refused("There is no such session here.", code="missing_session", at=message.session)
     tx.execute(
@@ -68,9 +69,10 @@ def insert_message(
             base_revision,
         ),
     )
-    tx.keep_node(c.number, message.id, Node(at, depth, so_far))
-    if message.session is None:
-        message = msgspec.structs.replace(message, session=c.session_id)
+    tx.keep_node(c.number, message.id, Node(at, depth, so_far, session))
+    name = tx.session_id(c, session)
+    if message.session != name:
+        message = msgspec.structs.replace(message, session=name)
     tx.messages.append(message)
     return at
 

@@ -8,7 +8,7 @@ the leaf's depth. Either way a broken link is an error and never a silent stop.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 from antiphon.core.blocks import Message
@@ -22,6 +22,7 @@ NO_LIMIT: Final = 1 << 62
 SCAN_SHARE: Final = 3
 """A line is read by scanning while it is at least one in so many of the rows scanned."""
 
+FEW_SESSIONS: Final = 16
 _SCAN: Final = (
     f"{MESSAGE} FROM message AS m WHERE m.place BETWEEN :first AND :leaf ORDER BY m.place DESC"
 )
@@ -72,7 +73,7 @@ def read_path(
     else:
         bound = limit if limit is not None else NO_LIMIT
         rows = connection.all(_WALK, {"leaf": place, "limit": bound, "until": stop})
-    sessions = session_ids(connection, number)
+    sessions = session_ids(connection, number, {row[5] for row in rows})
     line: list[Message] = []
     below: Row | None = None
     # A message is built once the row above it is here, since only that knows its parent's id.
@@ -132,8 +133,15 @@ def _broken(row: Row, number: int) -> Refused:
     return Refused("The parent of this message is not there.", code="missing_parent", at=row[2])
 
 
-def session_ids(connection: Statements, number: int) -> dict[int, SessionId]:
-    """Return the ids of a conversation's sessions by their places."""
+def session_ids(
+    connection: Statements, number: int, places: Collection[int] | None = None
+) -> dict[int, SessionId]:
+    """Return the ids of a conversation's sessions by their places; of these few, or of all."""
+    if places is not None and len(places) <= FEW_SESSIONS:
+        marks = ", ".join("?" * len(places))
+        return dict(
+            connection.all(f"SELECT place, id FROM session WHERE place IN ({marks})", [*places])
+        )
     return dict(
         connection.all("SELECT place, id FROM session WHERE place BETWEEN ? AND ?", span(number))
     )

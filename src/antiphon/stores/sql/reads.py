@@ -25,6 +25,7 @@ from antiphon.core.records import (
     OPEN_RUN,
     Attempt,
     Call,
+    Cause,
     Conversation,
     Quarantined,
     Response,
@@ -34,7 +35,7 @@ from antiphon.core.records import (
     StoredEvent,
 )
 from antiphon.errors import NotFound
-from antiphon.stores.sql.paths import session_ids
+from antiphon.stores.sql.paths import NO_LIMIT, session_ids
 from antiphon.stores.sql.places import number_of, place, span
 from antiphon.stores.sql.rows import (
     ATTEMPT,
@@ -52,9 +53,10 @@ from antiphon.stores.sql.rows import (
     manifest_record,
     message_record,
     pack,
+    read_handover,
     unpack,
 )
-from antiphon.stores.sql.statements import Statements
+from antiphon.stores.sql.statements import Row, Statements
 
 _read_message = msgspec.json.Decoder(Message).decode
 
@@ -178,38 +180,58 @@ def unerased(db: Statements, tenant: TenantId, before_ms: int) -> list[Conversat
     return [row[0] for row in rows]
 
 
-def sessions(db: Statements, conversation: ConversationId) -> list[Session]:
-    """Return the sessions in their order."""
-    at = number(db, conversation)
+_SESSION: Final = """
+SELECT s.id, s.goal, s.active, CASE WHEN s.active = 1 THEN c.head ELSE s.head END, s.created_ms,
+       p.id, s.cause, s.precis, s.handover, s.archived_ms
+FROM session AS s JOIN conversation AS c ON c.number = s.place >> 32
+LEFT JOIN session AS p ON p.place = s.previous
+WHERE s.place BETWEEN ? AND ?
+"""
+
+
+def sessions(db: Statements, conversation: ConversationId, newest: int | None) -> list[Session]:
+    """Return the sessions in their order, all or the newest of them."""
+    most = NO_LIMIT if newest is None else newest
     rows = db.all(
-        """SELECT s.id, s.goal, s.active, CASE WHEN s.active = 1 THEN c.head ELSE s.head END, s.created_ms
-        FROM session AS s JOIN conversation AS c ON c.number = s.place >> 32
-        WHERE s.place BETWEEN ? AND ? ORDER BY s.place""",
-        span(at),
+        _SESSION + "ORDER BY s.place DESC LIMIT ?", (*span(number(db, conversation)), most)
     )
-    return [
-        Session(
-            id=row[0],
-            conversation=conversation,
-            goal=row[1],
-            active=bool(row[2]),
-            head=row[3],
-            created_ms=row[4],
-        )
-        for row in rows
-    ]
+    return [_session(conversation, row) for row in reversed(rows)]
+
+
+def session(db: Statements, conversation: ConversationId, session: SessionId) -> Session:
+    """Return one session. Raises `NotFound`."""
+    row = db.one(_SESSION + "AND s.id = ?", (*span(number(db, conversation)), session))
+    if row is None:
+        raise NotFound("There is no such session in this conversation.", at=session)
+    return _session(conversation, row)
+
+
+def _session(conversation: ConversationId, row: Row) -> Session:
+    return Session(
+        id=row[0],
+        conversation=conversation,
+        goal=row[1],
+        active=bool(row[2]),
+        head=row[3],
+        created_ms=row[4],
+        previous=row[5],
+        cause=None if row[6] is None else Cause(row[6]),
+        precis=row[7],
+        handover=None if row[8] is None else read_handover(row[8]),
+        archived_ms=row[9],
+    )
 
 
 def _messages(
     db: Statements, conversation: ConversationId, at: int, condition: str, *values: object
 ) -> list[Message]:
     """Return messages with their parents' ids, in the order in which they came."""
-    names: dict[int, SessionId] = session_ids(db, at)
     rows = db.all(
         f"""{MESSAGE}, p.id FROM message AS m
         LEFT JOIN message AS p ON p.place = m.parent WHERE {condition} ORDER BY m.place""",
         values,
     )
+    names = session_ids(db, at, {row[5] for row in rows})
     return [message_record(row[:-1], conversation, row[-1], names) for row in rows]
 
 

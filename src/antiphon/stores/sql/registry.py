@@ -24,6 +24,7 @@ from antiphon.stores.sql.commands import (
     repairs,
     responses,
     runs,
+    sessions,
 )
 from antiphon.stores.sql.transaction import Transaction
 
@@ -70,6 +71,13 @@ FUNCTIONS: Final[Mapping[type[c.Command[Any]], Callable[[Transaction, Any], Any]
             c.Close: dispatch.close,
             c.CommitAnswer: answers.commit,
             c.ConflictAnswer: answers.conflict,
+            c.NoteDecision: sessions.note_decision,
+            c.SetGoal: sessions.set_goal,
+            c.NoteWish: sessions.note_wish,
+            c.DropWish: sessions.drop_wish,
+            c.SwitchSession: sessions.switch,
+            c.UndoSwitch: sessions.undo,
+            c.SetScheduling: sessions.set_scheduling,
             c.AnswerQuestion: questions.answer,
             c.DropQuestion: questions.drop,
             c.StartCall: calls.start,
@@ -100,6 +108,11 @@ BRINGS_CONTENT: Final = frozenset(
         c.PlaceResults,
         c.JoinRun,
         c.AskAgain,
+        c.NoteDecision,
+        c.NoteWish,
+        c.SetGoal,
+        c.SwitchSession,
+        c.UndoSwitch,
     }
 )
 """What may not be done in a conversation that was erased: it would not be empty any more."""

@@ -32,6 +32,7 @@ from antiphon.core.records import (
     Call,
     CallState,
     Conversation,
+    HandOver,
     Response,
     Run,
     RunKind,
@@ -52,6 +53,9 @@ encode_json: Final = msgspec.json.Encoder(order="deterministic").encode
 _metadata: Final = msgspec.json.Decoder(dict[str, str]).decode
 _options: Final = msgspec.json.Decoder(RunOptions).decode
 _message_ids: Final = msgspec.json.Decoder(tuple[MessageId, ...]).decode
+
+
+read_handover: Final = msgspec.json.Decoder(HandOver).decode
 
 
 def pack(digest: Digest) -> bytes:
@@ -103,6 +107,7 @@ class ConversationRow(NamedTuple):
     last_event: int
     deleted: int
     erased_ms: int | None
+    scheduling: int | None
 
     def record(self, deletions: frozenset[MessageId]) -> Conversation:
         """Return the row as the store hands it out."""
@@ -121,6 +126,7 @@ class ConversationRow(NamedTuple):
             updated_ms=self.updated_ms,
             last_event=self.last_event,
             metadata=_metadata(self.metadata) if self.metadata else {},
+            scheduling=None if self.scheduling is None else bool(self.scheduling),
             deleted=bool(self.deleted),
             erased_ms=self.erased_ms,
             deletions=deletions,
@@ -130,7 +136,7 @@ class ConversationRow(NamedTuple):
 CONVERSATION: Final = """
 SELECT c.number, c.id, c.tenant, c.session, s.id, c.head, c.revision, c.cancel_generation,
        c.attempt_generation, c.active_operation, c.slot, c.title, c.metadata, c.created_ms,
-       c.updated_ms, c.last_event, c.deleted, c.erased_ms
+       c.updated_ms, c.last_event, c.deleted, c.erased_ms, c.scheduling
 FROM conversation AS c JOIN session AS s ON s.place = c.session
 """
 
@@ -167,6 +173,9 @@ class RunRow(NamedTuple):
     created_ms: int
     started_ms: int | None
     ended_ms: int | None
+    decision: str | None
+    wish: str | None
+    switched: int
     operation_id: OperationId | None
 
     @classmethod
@@ -199,6 +208,9 @@ class RunRow(NamedTuple):
             created_ms=command.now_ms,
             started_ms=None,
             ended_ms=None,
+            decision=None,
+            wish=None,
+            switched=False,
             operation_id=None,
         )
 
@@ -234,6 +246,9 @@ class RunRow(NamedTuple):
             started_ms=self.started_ms,
             ended_ms=self.ended_ms,
             seq=self.seq,
+            decision=self.decision,
+            wish=self.wish,
+            switched=bool(self.switched),
         )
 
 

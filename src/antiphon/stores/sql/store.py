@@ -19,6 +19,7 @@ from antiphon.core.ids import (
     OperationId,
     ResponseId,
     RunId,
+    SessionId,
     TenantId,
 )
 from antiphon.core.keys import Key
@@ -215,9 +216,15 @@ class SqlStore:
         """Return those that are not erased and did not change since, deleted ones included."""
         return await self._readers.read(lambda db: reads.unerased(db, tenant, before_ms))
 
-    async def sessions(self, conversation: ConversationId) -> list[Session]:
-        """Return the sessions in their order."""
-        return await self._readers.read(lambda db: reads.sessions(db, conversation))
+    async def sessions(
+        self, conversation: ConversationId, newest: int | None = None
+    ) -> list[Session]:
+        """Return the sessions in their order, all or the newest of them."""
+        return await self._readers.read(lambda db: reads.sessions(db, conversation, newest))
+
+    async def session(self, conversation: ConversationId, session: SessionId) -> Session:
+        """Return one session. Raises `NotFound`."""
+        return await self._readers.read(lambda db: reads.session(db, conversation, session))
 
     async def message(self, conversation: ConversationId, message: MessageId) -> Message:
         """Return one message with its status. Raises `NotFound`."""

@@ -178,6 +178,20 @@ class Transaction:
         )
         return None if row is None else int(row[0])
 
+    def session_id(self, c: ConversationRow, session: int) -> SessionId:
+        """Return the id of the session at this place."""
+        if session == c.session:
+            return c.session_id
+        row = self.one("SELECT id FROM session WHERE place = ?", (session,))
+        assert row is not None
+        return SessionId(row[0])
+
+    def activate(self, number: int, session: int, name: SessionId, head: MessageId | None) -> None:
+        """Let another session be the conversation's active one, with its head."""
+        self.change_conversation(number, session=session, head=head)
+        known = self._known(number)
+        known.row = known.row._replace(session_id=name)
+
     def change_conversation(self, number: int, **values: object) -> None:
         """Set columns of a conversation; written with its other changes."""
         known = self._known(number)
@@ -387,11 +401,13 @@ class Transaction:
         node = known.nodes.get(message)
         if node is None:
             row = self.one(
-                "SELECT place, depth, path_digest FROM message WHERE place >> 32 = ? AND id = ?",
+                "SELECT place, depth, path_digest, session FROM message "
+                "WHERE place >> 32 = ? AND id = ?",
                 (number, message),
             )
             if row is not None:
-                node = self.keep_node(number, message, Node(row[0], row[1], unpack(row[2])))
+                node = Node(row[0], row[1], unpack(row[2]), row[3])
+                self.keep_node(number, message, node)
         return node
 
     def keep_node(self, number: int, message: MessageId, node: Node) -> Node:

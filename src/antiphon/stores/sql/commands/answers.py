@@ -115,6 +115,8 @@ def _move_run(tx: Transaction, run: RunRow, command: CommitAnswer, *, follows: b
     }
     if follows:
         values["head_left"] = command.message.id
+    if command.wish is not None:
+        values["wish"] = command.wish
     # An index knows which runs are open: its column is left alone while this one is.
     if command.then is Then.FINISH:
         values["ended_ms"] = command.now_ms

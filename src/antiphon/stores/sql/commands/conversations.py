@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from antiphon.core.blocks import Message, Origin, Status, default_trust
 from antiphon.core.commands import (
     AddMessages,
@@ -18,11 +16,12 @@ from antiphon.core.commands import (
     SetTitle,
 )
 from antiphon.core.dispatch import Denied
-from antiphon.core.events import DurableEvent, HeadMoved, Kept, MessagesAdded, MessagesDeleted
+from antiphon.core.events import DurableEvent, Kept, MessagesAdded, MessagesDeleted
 from antiphon.core.ids import MessageId
 from antiphon.core.records import Conversation
 from antiphon.errors import NotFound, Refused
 from antiphon.stores.sql.commands.endings import cancel_run
+from antiphon.stores.sql.commands.sessions import move_to
 from antiphon.stores.sql.messages import insert_message, same_message
 from antiphon.stores.sql.places import place
 from antiphon.stores.sql.rows import ConversationRow, encode_json, pack
@@ -38,13 +37,14 @@ def create(tx: Transaction, command: CreateConversation) -> Conversation | Denie
         return tx.conversation_record(command.conversation)
     tx.tenant_key(command.tenant)
     row = tx.one(
-        """INSERT INTO conversation (id, tenant, session, title, metadata, created_ms, updated_ms)
-        VALUES (?, ?, 0, ?, ?, ?, ?) RETURNING number""",
+        """INSERT INTO conversation (id, tenant, session, title, metadata, scheduling, created_ms,
+          updated_ms) VALUES (?, ?, 0, ?, ?, ?, ?, ?) RETURNING number""",
         (
             command.conversation,
             command.tenant,
             command.title,
             encode_json(dict(command.metadata)) if command.metadata else None,
+            None if command.scheduling is None else int(command.scheduling),
             command.now_ms,
             command.now_ms,
         ),
@@ -80,7 +80,7 @@ def add_messages(tx: Transaction, command: AddMessages) -> Conversation | Denied
         _advance(tx, c, command.now_ms)
         events.append(MessagesAdded(messages=tuple(added)))
     if command.head is not None:
-        events += _move_head(tx, c, command.head)
+        events += move_to(tx, c, command.head, command.now_ms)
     if events:
         tx.tell(command, c.number, *events)
     return tx.conversation_record(command.conversation)
@@ -98,30 +98,24 @@ def _advance(tx: Transaction, c: ConversationRow, now_ms: int) -> None:
     tx.change_conversation(c.number, revision=revision, updated_ms=now_ms)
 
 
-def _move_head(
-    tx: Transaction, c: ConversationRow, head: MessageId | None
-) -> Iterable[DurableEvent]:
-    if head == c.head:
-        return ()
-    if head is not None and tx.node(c.number, head) is None:
-        raise NotFound("There is no such message in this conversation.", at=head)
-    tx.change_conversation(c.number, head=head)
-    return (HeadMoved(head=head),)
-
-
 def move_head(tx: Transaction, command: MoveHead) -> Conversation:
     """Look at another line."""
     c = tx.conversation(command.conversation)
-    events = _move_head(tx, c, command.head)
+    events = move_to(tx, c, command.head, command.now_ms)
     if events:
         tx.tell(command, c.number, *events)
     return tx.conversation_record(command.conversation)
 
 
-def set_title(tx: Transaction, command: SetTitle) -> Conversation:
-    """Name the conversation."""
+def set_title(tx: Transaction, command: SetTitle) -> Conversation | Denied:
+    """Name the conversation; what names it by itself is no sign of life."""
     c = tx.conversation(command.conversation)
-    tx.change_conversation(c.number, title=command.title, updated_ms=command.now_ms)
+    if command.unless_named:
+        if c.title is not None:
+            return Denied("title")
+        tx.change_conversation(c.number, title=command.title)
+    else:
+        tx.change_conversation(c.number, title=command.title, updated_ms=command.now_ms)
     return tx.conversation_record(command.conversation)
 
 
@@ -189,7 +183,7 @@ def keep_canceled(tx: Transaction, command: KeepCanceled) -> Conversation | Deni
         return Denied("conversation_busy")
     insert_message(tx, c, kept)
     _advance(tx, c, command.now_ms)
-    events = _move_head(tx, c, kept.id)
+    events = move_to(tx, c, kept.id, command.now_ms)
     tx.tell(command, c.number, Kept(message=kept.id, source=source.id), *events)
     return tx.conversation_record(command.conversation)
 

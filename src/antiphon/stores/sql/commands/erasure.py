@@ -35,10 +35,10 @@ def erase(tx: Transaction, command: EraseConversation) -> Conversation:
     here = span(c.number)
     for change in (
         "UPDATE message SET blocks = NULL",
-        "UPDATE run SET input_waiting = NULL",
+        "UPDATE run SET input_waiting = NULL, wish = NULL",
         "UPDATE call SET arguments = '', changed_arguments = NULL, content = NULL, erased = 1",
         "UPDATE quarantine SET data = ''",
-        "UPDATE session SET goal = NULL",
+        "UPDATE session SET goal = NULL, precis = NULL, handover = NULL",
         "UPDATE response SET request = NULL",
     ):
         tx.execute(f"{change} WHERE place BETWEEN ? AND ?", here)

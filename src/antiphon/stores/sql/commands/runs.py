@@ -19,10 +19,11 @@ from antiphon.core.commands import (
 )
 from antiphon.core.dispatch import Condition, Denied
 from antiphon.core.events import DurableEvent, Placed, RunChanged
-from antiphon.core.ids import ConversationId, RunId
+from antiphon.core.ids import ConversationId, MessageId, RunId
 from antiphon.core.loop import lasting
 from antiphon.core.placement import as_placed
 from antiphon.core.records import Run, RunStatus
+from antiphon.stores.sql.commands.sessions import enter_session
 from antiphon.stores.sql.messages import insert_message, same_input
 from antiphon.stores.sql.places import conversation_of
 from antiphon.stores.sql.rows import ConversationRow, RunRow, pack
@@ -120,12 +121,20 @@ def _by_input(tx: Transaction, c: ConversationRow, command: StartRun) -> int | D
         stored = waiting_input(tx, run)
     elif stored.run is not None:
         run = tx.run(c, stored.run)
-    if run is None or stored is None or run.input != message.id:
+    if run is None or stored is None or not _asks(tx, c, run, message.id):
         return Denied("message_id_conflict")
     asked_alike = (run.asked_parent, bool(run.at_root)) == (command.asked_parent, command.at_root)
     if asked_alike and same_input(tx, c, stored, message):
         return run.place
     return Denied("message_id_conflict")
+
+
+def _asks(tx: Transaction, c: ConversationRow, run: RunRow, message: MessageId) -> bool:
+    """Whether this is the run's input, or what its input was before it went into a new session."""
+    if run.input == message:
+        return True
+    placed = None if run.input is None or not run.switched else tx.message(c, run.input)
+    return placed is not None and placed.copied_from == message
 
 
 def place_run(tx: Transaction, command: PlaceRun) -> Run | Denied:
@@ -135,8 +144,13 @@ def place_run(tx: Transaction, command: PlaceRun) -> Run | Denied:
     denied = _may_place(tx, c, run, command)
     if denied is not None:
         return denied
+    above = tx.node(c.number, command.parent)
+    events: list[DurableEvent] = []
+    if above is not None:
+        events += enter_session(tx, c, above.session, command.now_ms)
+        c = tx.row(c.number)
     waiting = waiting_input(tx, run)
-    leaf, events = command.parent, list[DurableEvent]()
+    leaf = command.parent
     if waiting is not None:
         message = as_placed(
             waiting,
