@@ -212,10 +212,10 @@ TITLE: Final = (
 
 
 def read_title(reply: str) -> str | None:
-    r"""Return a title as it is kept, or None where the reply is none: one short line.
+    """Return a title as it is kept, or None where the reply is none: one short line.
 
     Example:
-        >>> read_title(' "A course for Oban"\\n')
+        >>> read_title(' "A course for Oban" ')
         'A course for Oban'
     """
     title = reply.strip().strip("\"'“”«»「」").strip()

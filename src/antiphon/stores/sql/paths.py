@@ -137,6 +137,8 @@ def session_ids(
     connection: Statements, number: int, places: Collection[int] | None = None
 ) -> dict[int, SessionId]:
     """Return the ids of a conversation's sessions by their places; of these few, or of all."""
+    if places is not None and not places:
+        return {}
     if places is not None and len(places) <= FEW_SESSIONS:
         marks = ", ".join("?" * len(places))
         return dict(
