@@ -17,6 +17,8 @@ class Ask:
 
     model: str | None = None
     instructions: str | None = None
+    named: str | None = None
+    """Instructions that the tenant keeps, by their name or as `name@version`; before the others."""
     tools: tuple[ToolDeclaration, ...] = ()
     tool_choice: str | None = None
     parallel_tool_calls: bool | None = None

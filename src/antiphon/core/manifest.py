@@ -52,6 +52,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Stored by its digest. `endpoint` is the base URL; `facts` override what the profile says
     of this one model; `extra` holds sampling options as the profile names them. `context` is
     what an application has given or remembered: it stands beside the first user's message.
+    `instructions_from` names the version of kept instructions that `instructions` begin with.
     """
 
     model: str
@@ -66,6 +67,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     stream: bool = True
     extra: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
     context: tuple[InputBlock, ...] = ()
+    instructions_from: str | None = None
 
 
 class ToolDeclaration(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -54,6 +54,7 @@ from antiphon.core.tree import line as visible
 from antiphon.core.tree import with_results
 from antiphon.engine.dispatch.dispatcher import Dispatcher
 from antiphon.engine.erasure import Erasure
+from antiphon.engine.knowledge.files import Files
 from antiphon.engine.runs.refusals import carried_out, refusal
 from antiphon.engine.runs.startup import recover, recover_own
 from antiphon.engine.runs.terms import terms
@@ -86,6 +87,7 @@ class Engine:
         self.sessions = Sessions(world, self.kick)
         """What people do about sessions: begin one, undo a switch, turn scheduling on or off."""
         self.erasure = Erasure(world, self._tell_canceled)
+        self.files = Files(world)
         self.failures: list[BaseException] = []
 
     async def start(self) -> None:
@@ -453,7 +455,7 @@ class Engine:
         once is never taken back.
         """
         world = self.world
-        kept = await terms(world, row.tenant, ask)
+        kept = await terms(world, row.tenant, ask, row.id)
         now_ms = world.clock.now_ms()
         with storable(node.id if node is not None else row.id), self._kicked(row.id):
             done = await world.store.do_all(

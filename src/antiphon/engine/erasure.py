@@ -59,6 +59,10 @@ class Erasure:
             [EraseConversation(conversation=name, now_ms=now_ms) for name in conversations],
         )
 
+    async def erase_kept(self, tenant: TenantId) -> int:
+        """Erase what a tenant keeps beside its conversations, and return how many files it had."""
+        return await self._world.store.knowledge.delete_all(tenant)
+
     async def drop(self, conversation: ConversationId) -> None:
         """Erase a conversation that nobody is to find again; of the file's log soon after."""
         now_ms = self._world.clock.now_ms()

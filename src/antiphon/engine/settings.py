@@ -87,6 +87,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         approval_timeout_s: How long a call waits for somebody to agree to it.
         retrieval_timeout_s: Longest time for which something is searched for a message.
         max_reference_chars: Most characters of what was found that are put beside one message.
+        max_file_bytes: Largest file that may be looked things up in.
         host: Where the server listens; wider than this machine only with a key.
         port: The server's port; 0 for any that is free.
         max_body_bytes: Largest body of a request to the server.
@@ -150,6 +151,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     retrieval_timeout_s: Seconds = 5.0
     max_reference_chars: Count = 20_000
+    max_file_bytes: Bytes = 8 * 1024 * 1024
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8000

@@ -38,6 +38,7 @@ from antiphon.core.records import (
     StoredEvent,
 )
 from antiphon.core.standing import Change, Question
+from antiphon.stores.knowledge import KnowledgeStore
 
 R = TypeVar("R")
 
@@ -219,6 +220,10 @@ class Store(Protocol):
 
     async def examined(self) -> list[Check]:
         """Return what an examination of all that is stored has found. Slow: it reads everything."""
+
+    @property
+    def knowledge(self) -> KnowledgeStore:
+        """What is kept for tenants beside their conversations."""
 
     async def close(self) -> None:
         """Finish what was queued, then let go of the database."""

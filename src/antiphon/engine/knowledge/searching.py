@@ -7,13 +7,16 @@ and looks nothing up again.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from antiphon.core.blocks import Message, Role
 from antiphon.core.records import Conversation
 from antiphon.core.retrieval import (
+    BROKEN,
     Beside,
     Found,
+    NamedFile,
     Question,
     RetrievalStatus,
     Retriever,
@@ -21,6 +24,7 @@ from antiphon.core.retrieval import (
     beside,
     judged,
 )
+from antiphon.engine.knowledge.files import FileSearch, in_full
 from antiphon.errors import AntiphonError
 
 if TYPE_CHECKING:
@@ -34,11 +38,18 @@ async def look_up(world: World, conversation: Conversation, message: Message) ->
     """
     if message.role is not Role.USER or not message.text.strip():
         return None
-    if not world.retrievers:
+    given = await world.store.knowledge.files_of(conversation.id)
+    retrievers = [*([FileSearch(world)] if given else []), *world.retrievers]
+    if not retrievers:
         return None
-    question = Question(text=message.text, tenant=conversation.tenant, conversation=conversation.id)
+    question = Question(
+        text=message.text,
+        tenant=conversation.tenant,
+        conversation=conversation.id,
+        files=tuple(NamedFile(id=file.id, name=file.name) for file in given),
+    )
     searches = await asyncio.gather(
-        *(_searched(world, retriever, question) for retriever in world.retrievers)
+        *(_searched(world, retriever, question) for retriever in retrievers)
     )
     return beside(searches, scope=conversation.id, most_chars=world.settings.max_reference_chars)
 
@@ -59,7 +70,11 @@ async def _searched(world: World, retriever: Retriever, question: Question) -> S
         forget()
         for task in (asked, late):
             task.cancel()
-    return Search(source=retriever.name, found=found)
+    whole = []
+    if found.status in BROKEN:
+        with contextlib.suppress(AntiphonError):  # then there is nothing to fall back on
+            whole = await in_full(world, question.tenant, question.files)
+    return Search(source=retriever.name, found=found, files=tuple(whole))
 
 
 async def _asked(retriever: Retriever, question: Question) -> Found:

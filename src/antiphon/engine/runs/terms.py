@@ -17,6 +17,7 @@ from antiphon.core.ids import ConversationId, Digest, TenantId
 from antiphon.core.manifest import Policy, ToolDeclaration, stored_digest
 from antiphon.core.records import Fallback, RunOptions
 from antiphon.core.schemas import compile_schema
+from antiphon.engine.knowledge.context import with_knowledge
 from antiphon.engine.models import Model
 from antiphon.engine.texts import storable
 from antiphon.engine.world import World
@@ -56,11 +57,16 @@ def policy_for(model: Model, ask: Ask) -> Policy:
     )
 
 
-async def terms(world: World, tenant: TenantId, ask: Ask) -> Terms:
+async def terms(
+    world: World, tenant: TenantId, ask: Ask, conversation: ConversationId | None = None
+) -> Terms:
     """Return what a run of this tenant is to keep of `ask`.
 
+    With a `conversation`, maybe one that is about to be created, what is remembered for it and
+    for the tenant is kept as it stands now. Without one the client brings all that counts.
+
     Raises:
-        NotFound: `model_not_found`.
+        NotFound: `model_not_found`, `no_such_instructions`.
         Conflict: `model_busy`: too many calls of this tenant wait for it.
         InvalidInput: `bad_option`: more tokens than any answer has; text that cannot be stored;
             `tool_name_conflict`: a tool of the caller's has the name of another one that runs here;
@@ -84,7 +90,7 @@ async def terms(world: World, tenant: TenantId, ask: Ask) -> Terms:
     world.gates.check(model, tenant)
     key = await world.store.tenant_key(tenant)
     tools = ask.tools or tuple(f.declaration for f in world.functions.values())
-    policy = policy_for(model, ask)
+    policy = await with_knowledge(world, tenant, policy_for(model, ask), ask.named, conversation)
     with storable("instructions or tools"):
         stored_policy, stored_tools = stored_digest(key, policy), stored_digest(key, tools)
         others = {
@@ -145,4 +151,13 @@ def _elsewhere(
             )
         except (InvalidInput, NotFound):
             continue
-        yield other, policy_for(other, replace(ask, extra=extra))
+        spoken = policy_for(other, replace(ask, extra=extra))
+        yield (
+            other,
+            msgspec.structs.replace(
+                spoken,
+                instructions=policy.instructions,
+                instructions_from=policy.instructions_from,
+                context=policy.context,
+            ),
+        )

@@ -77,7 +77,6 @@ async def begun(request: Request, body: Create) -> Response:
     model = engine.world.settings.models.get(body.model)
     may_ask(principal, model.name)
     terms_asked = body.ask(whole.parsed, model.profile, whole.repairs, principal.id)
-    kept = await terms(engine.world, principal.tenant, terms_asked)
     opening = Opening(
         previous=_previous(body),
         request=body.echo(),
@@ -89,6 +88,7 @@ async def begun(request: Request, body: Create) -> Response:
     for _ in range(TRIES):
         said = whole.parsed
         ground = await _ground(request, body, principal, said)
+        kept = await terms(engine.world, principal.tenant, terms_asked, ground.row.id)
         if not opening.stored and not ground.new:
             ground, said = await _copied(engine, ground, said, principal.tenant)
         try:
@@ -112,8 +112,9 @@ async def counted(request: Request, body: Asked) -> int:
     parsed = body.parsed()
     create = Create(**{name: getattr(body, name) for name in Asked.__struct_fields__})
     profile = engine.world.settings.models.get(body.model).profile
-    kept = await terms(engine.world, principal.tenant, create.ask(parsed, profile))
+    ask = create.ask(parsed, profile)
     ground = await _ground(request, create, principal, parsed)
+    kept = await terms(engine.world, principal.tenant, ask, ground.row.id)
     nodes = placed(engine, ground.row, ground.parent, parsed.messages[_leading(parsed) :])
     rendering = await _rendered(engine, ground, ground.parent, kept, nodes, {})
     if ground.new:

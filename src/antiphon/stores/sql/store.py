@@ -38,8 +38,10 @@ from antiphon.core.records import (
 )
 from antiphon.core.standing import Change, Question
 from antiphon.errors import StoreError
+from antiphon.stores.knowledge import KnowledgeStore
 from antiphon.stores.sql import keys, reads, standing
 from antiphon.stores.sql.examine import examined
+from antiphon.stores.sql.knowledge import SqlKnowledge
 from antiphon.stores.sql.paths import read_path
 from antiphon.stores.sql.readers import Readers
 from antiphon.stores.sql.recent import News, Recent
@@ -85,6 +87,12 @@ class SqlStore:
         self._recent = recent or Recent(conversations=0)
         self._keys: dict[TenantId, bytes] = {}
         self._listeners: list[Callable[[list[StoredEvent]], None]] = []
+        self._knowledge = SqlKnowledge(readers.read, self._put, alone=recent is not None)
+
+    @property
+    def knowledge(self) -> KnowledgeStore:
+        """What is kept for tenants beside their conversations."""
+        return self._knowledge
 
     # Commands.
 

@@ -13,6 +13,7 @@ from antiphon.core.commands import EraseConversation
 from antiphon.core.events import ConversationErased
 from antiphon.core.records import Conversation, RunOptions
 from antiphon.stores.sql.commands.endings import cancel_run
+from antiphon.stores.sql.knowledge import let_go
 from antiphon.stores.sql.places import span
 from antiphon.stores.sql.rows import (
     ConversationRow,
@@ -45,6 +46,7 @@ def erase(tx: Transaction, command: EraseConversation) -> Conversation:
     _strip_names(tx, here)
     _strip_options(tx, here)
     _let_go_of_content(tx, c)
+    let_go(tx, c)
     tx.change_conversation(c.number, title=None, metadata=None, erased_ms=command.now_ms)
     tx.tell(command, c.number, ConversationErased())
     tx.messages.append(Erased(c.id, at_once=command.at_once))

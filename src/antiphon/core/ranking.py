@@ -1,0 +1,90 @@
+"""Which passages fit a question best: BM25 over the terms that they share.
+
+An index is kept term by term, so that a question reads no more than its own terms, and whatever
+database holds it, the order of the passages is worked out here and is the same.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from antiphon.core.words import terms
+
+SATURATION: Final = 1.2
+LENGTH_WEIGHT: Final = 0.75
+BACKGROUND: Final = 30
+"""How many passages that lack every term are taken to stand beside those that there are: in a file
+of three passages no word is common, and what a score means would depend on how few they are."""
+
+Postings = list[int]
+"""Number of a passage and how often the term stands in it, in turn, for each that has it."""
+
+
+class Index(NamedTuple):
+    """The index of one file, or the part of it that a question needs."""
+
+    lengths: Sequence[int]
+    """How many terms each passage has."""
+    postings: Mapping[str, Postings]
+
+
+class Ranked(NamedTuple):
+    """A passage of a file that shares terms with the question.
+
+    `score` is between 0 and 1: how much it has of what a passage could have that says every word
+    of the question again and again.
+    """
+
+    file: str
+    number: int
+    score: float
+
+
+def index(texts: Iterable[str]) -> Index:
+    """Return the index of a file whose passages are these."""
+    lengths: list[int] = []
+    postings: dict[str, Postings] = {}
+    for number, text in enumerate(texts):
+        counts = Counter(terms(text))
+        lengths.append(sum(counts.values()))
+        for term, count in counts.items():
+            postings.setdefault(term, []).extend((number, count))
+    return Index(lengths, postings)
+
+
+def rank(question: Sequence[str], files: Mapping[str, Index]) -> list[Ranked]:
+    """Return every passage that shares a term with the question, best first.
+
+    How rare a term is counts over all of `files` together, as if they were one.
+
+    Args:
+        question: Its terms.
+        files: What of each file's index the question needs.
+    """
+    count = sum(len(file.lengths) for file in files.values())
+    if not count:
+        return []
+    usual = sum(sum(file.lengths) for file in files.values()) / count or 1.0
+    scores: defaultdict[tuple[str, int], float] = defaultdict(float)
+    ideal = 0.0
+    for term in dict.fromkeys(question):
+        having = sum(len(file.postings.get(term, ())) // 2 for file in files.values())
+        rarity = math.log(1 + (count + BACKGROUND - having + 0.5) / (having + 0.5))
+        ideal += rarity * (SATURATION + 1)
+        for name, file in files.items():
+            held = file.postings.get(term, ())
+            for number, times in zip(held[::2], held[1::2], strict=True):
+                longer = LENGTH_WEIGHT * (file.lengths[number] / usual - 1)
+                weight = times * (SATURATION + 1) / (times + SATURATION * (1 + longer))
+                scores[name, number] += rarity * weight
+    found = [Ranked(name, number, score / ideal) for (name, number), score in scores.items()]
+    return sorted(found, key=lambda one: (-one.score, one.file, one.number))
+
+
+encode_postings: Final = msgspec.msgpack.Encoder().encode
+decode_postings: Final = msgspec.msgpack.Decoder(list[int]).decode
