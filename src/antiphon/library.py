@@ -21,16 +21,18 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from antiphon.core.asking import Ask, ModelTold, Output
-from antiphon.core.blocks import Block, Message
+from antiphon.core.blocks import Block, Message, Trust
 from antiphon.core.commands import StartKey
 from antiphon.core.events import StreamItem
 from antiphon.core.explanation import Explanation
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, MessageId, RunId
+from antiphon.core.knowledge import File, Remembered, RememberedKind
 from antiphon.core.records import Call, Conversation, Run, Session
-from antiphon.core.retrieval import Retriever
+from antiphon.core.retrieval import Beside, Retriever
 from antiphon.engine.assembly import open_world
 from antiphon.engine.engine import Engine
 from antiphon.engine.explain import exact_request, explain
+from antiphon.engine.knowledge.searching import beside_message
 from antiphon.engine.looking import line, models_told
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools.function import Function
@@ -179,6 +181,50 @@ class Local:
     async def sessions(self, conversation: ConversationId) -> list[Session]:
         """Return the sessions in their order."""
         return await self._store.sessions(conversation)
+
+    async def add_file(
+        self, conversation: ConversationId, name: str, data: bytes, *, charset: str | None
+    ) -> File:
+        """Keep a file and look a conversation's questions up in it."""
+        return await self._engine.files.add(
+            LOCAL_TENANT, name, data, conversation=conversation, charset=charset
+        )
+
+    async def take_file(self, conversation: ConversationId, file: str) -> File:
+        """Look nothing more up in a file."""
+        return await self._store.knowledge.take_file(LOCAL_TENANT, file, conversation)
+
+    async def remember(
+        self,
+        conversation: ConversationId | None,
+        key: str,
+        text: str,
+        *,
+        kind: RememberedKind,
+    ) -> Remembered:
+        """Keep a text under a key."""
+        trust = Trust.DEVELOPER if kind is RememberedKind.STABLE else Trust.USER
+        one = Remembered(key=key, text=text, kind=kind, conversation=conversation, trust=trust)
+        return await self._engine.memories.remember(LOCAL_TENANT, one)
+
+    async def forget(
+        self, conversation: ConversationId | None, key: str, *, kind: RememberedKind
+    ) -> None:
+        """Take such a text away."""
+        await self._engine.memories.forget(LOCAL_TENANT, key, kind=kind, conversation=conversation)
+
+    async def files(self, conversation: ConversationId) -> list[File]:
+        """Return the files that a conversation's questions are looked up in."""
+        return await self._store.knowledge.files_of(conversation)
+
+    async def remembered(self, conversation: ConversationId | None) -> list[Remembered]:
+        """Return what is kept for a conversation and for all."""
+        return await self._engine.memories.kept(LOCAL_TENANT, conversation)
+
+    async def beside(self, conversation: ConversationId, message: MessageId) -> Beside:
+        """Return what stands beside a message for the model."""
+        row = await self._store.message(conversation, message)
+        return await beside_message(self._engine.world, LOCAL_TENANT, row)
 
     def follow(self, conversation: ConversationId, after: int) -> AsyncGenerator[StreamItem, None]:
         """Yield what came after event number `after`, and what comes."""

@@ -106,4 +106,6 @@ async def _erase_several(
         found = await erasure.found(tenant, days)
         if not dry_run:
             await erasure.erase(found)
+            if not days:
+                await erasure.erase_kept(tenant)
         return found

@@ -16,8 +16,10 @@ from antiphon.core.commands import StartKey
 from antiphon.core.events import StreamItem
 from antiphon.core.explanation import Explanation
 from antiphon.core.ids import ConversationId, MessageId, RunId, sortable
-from antiphon.core.listings import Messages, Models, Page, Runs, Sessions, Tree
+from antiphon.core.knowledge import File, Remembered, RememberedKind
+from antiphon.core.listings import Files, Kept, Messages, Models, Page, Runs, Sessions, Tree
 from antiphon.core.records import Call, Conversation, Run, Session
+from antiphon.core.retrieval import Beside
 
 ROOT: Final = "/antiphon/v1"
 PAGE: Final = 200
@@ -164,7 +166,51 @@ class Remote:
         path = f"{of(conversation)}/scheduling"
         return await self._wire.change("PUT", path, {"on": on}, Conversation)
 
+    async def add_file(
+        self, conversation: ConversationId, name: str, data: bytes, *, charset: str | None
+    ) -> File:
+        """Keep a file and look a conversation's questions up in it."""
+        body = {"name": name, "data": data, "charset": charset}
+        # Not sent again where it may have arrived: it would be there twice.
+        return await self._wire.change("POST", f"{of(conversation)}/files", body, File, again=False)
+
+    async def take_file(self, conversation: ConversationId, file: str) -> File:
+        """Look nothing more up in a file."""
+        path = f"{of(conversation)}/files/{quote(file, safe='')}"
+        return await self._wire.change("DELETE", path, None, File)
+
+    async def remember(
+        self,
+        conversation: ConversationId | None,
+        key: str,
+        text: str,
+        *,
+        kind: RememberedKind,
+    ) -> Remembered:
+        """Keep a text under a key; the same again changes nothing."""
+        body = {"text": text, "kind": kind}
+        return await self._wire.change("PUT", of_memory(conversation, key), body, Remembered)
+
+    async def forget(
+        self, conversation: ConversationId | None, key: str, *, kind: RememberedKind
+    ) -> None:
+        """Take such a text away."""
+        await self._wire.call("DELETE", of_memory(conversation, key), query={"kind": kind})
+
     # Questions.
+
+    async def files(self, conversation: ConversationId) -> list[File]:
+        """Return the files that a conversation's questions are looked up in."""
+        return (await self._wire.get(f"{of(conversation)}/files", Files)).data
+
+    async def remembered(self, conversation: ConversationId | None) -> list[Remembered]:
+        """Return what is kept for a conversation and for all."""
+        return (await self._wire.get(of_memories(conversation), Kept)).data
+
+    async def beside(self, conversation: ConversationId, message: MessageId) -> Beside:
+        """Return what stands beside a message for the model."""
+        path = f"{of_message(message)}/beside"
+        return await self._wire.get(path, Beside, conversation=conversation)
 
     def feed(self, conversation: ConversationId, after: int) -> Feed:
         """Return a follower of a conversation."""
@@ -271,6 +317,16 @@ def of_call(call: str) -> str:
     return f"{ROOT}/calls/{quote(call, safe='')}"
 
 
+def of_memories(conversation: ConversationId | None) -> str:
+    """Return the path of what is remembered for a conversation, or for all."""
+    return f"{ROOT if conversation is None else of(conversation)}/memories"
+
+
+def of_memory(conversation: ConversationId | None, key: str) -> str:
+    """Return the path of one text that is remembered."""
+    return f"{of_memories(conversation)}/{quote(key, safe='')}"
+
+
 def new_id(prefix: str) -> str:
     """Return an id of this client's own, which makes a repetition known as one."""
     return sortable(prefix, time_ns() // 1_000_000, secrets.randbits(80))
@@ -281,6 +337,7 @@ def _asked(ask: Ask) -> dict[str, Any]:
     asked: dict[str, Any] = {
         "model": ask.model,
         "instructions": ask.instructions,
+        "named": ask.named,
         "tools": ask.tools or None,
         "tool_choice": ask.tool_choice,
         "temperature": ask.temperature,

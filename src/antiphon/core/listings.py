@@ -7,6 +7,7 @@ import msgspec
 from antiphon.core.asking import ModelTold
 from antiphon.core.blocks import Message
 from antiphon.core.ids import ConversationId
+from antiphon.core.knowledge import File, Remembered
 from antiphon.core.records import Conversation, Run, Session
 
 
@@ -41,6 +42,18 @@ class Runs(msgspec.Struct, frozen=True, kw_only=True):
     """Runs of one conversation, in the order they were started."""
 
     data: list[Run]
+
+
+class Files(msgspec.Struct, frozen=True, kw_only=True):
+    """Files, as they were given."""
+
+    data: list[File]
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept for a conversation and for all, as the model is told it."""
+
+    data: list[Remembered]
 
 
 class Models(msgspec.Struct, frozen=True, kw_only=True):

@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 MOST_CHARS: Final = 800
 """Longest passage: some two hundred words of English, or a page's third of Chinese."""
 
+LONGEST_HEADING: Final = 200
+
 _BLANK: Final = re.compile(r"\n[ \t\u3000]*\n+")
 _HEADING: Final = re.compile(
     r"(?:#{1,6}[ \t]+(?P<marked>\S[^\n]*?)(?:[ \t]+#+)?"
@@ -39,7 +41,7 @@ def pieces(text: str, *, most_chars: int = MOST_CHARS) -> list[Piece]:
         [Piece(heading='Fees', text='A berth costs nine crowns.')]
     """
     found: list[Piece] = []
-    heading, open_ones, size = "", list[str](), 0
+    heading, bare, open_ones, size = "", False, list[str](), 0
 
     def close() -> None:
         nonlocal size
@@ -50,17 +52,22 @@ def pieces(text: str, *, most_chars: int = MOST_CHARS) -> list[Piece]:
 
     for paragraph in _paragraphs(text):
         named = _HEADING.fullmatch(paragraph)
-        if named is not None:
+        if named is not None and len(paragraph) <= LONGEST_HEADING:
             close()
-            heading = next(group for group in named.groups() if group is not None).strip()[:200]
+            own = next(group for group in named.groups() if group is not None).strip()
+            # A chapter's name with nothing under it but its parts' names belongs to all of them.
+            heading, bare = (f"{heading} / {own}" if bare else own)[-LONGEST_HEADING:], True
             continue
+        bare = False
         for part in _cut(paragraph, most_chars):
             if size and size + 2 + len(part) > most_chars:
                 close()
             size += len(part) + (2 if open_ones else 0)
             open_ones.append(part)
     close()
-    return found or ([Piece("", heading)] if heading else [])
+    if bare:
+        found.append(Piece("", heading))
+    return found
 
 
 def _paragraphs(text: str) -> Iterator[str]:

@@ -55,6 +55,7 @@ from antiphon.core.tree import with_results
 from antiphon.engine.dispatch.dispatcher import Dispatcher
 from antiphon.engine.erasure import Erasure
 from antiphon.engine.knowledge.files import Files
+from antiphon.engine.knowledge.memories import Memories
 from antiphon.engine.runs.refusals import carried_out, refusal
 from antiphon.engine.runs.startup import recover, recover_own
 from antiphon.engine.runs.terms import terms
@@ -88,6 +89,7 @@ class Engine:
         """What people do about sessions: begin one, undo a switch, turn scheduling on or off."""
         self.erasure = Erasure(world, self._tell_canceled)
         self.files = Files(world)
+        self.memories = Memories(world)
         self.failures: list[BaseException] = []
 
     async def start(self) -> None:

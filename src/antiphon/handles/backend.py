@@ -15,7 +15,9 @@ from antiphon.core.commands import StartKey
 from antiphon.core.events import StreamItem
 from antiphon.core.explanation import Explanation
 from antiphon.core.ids import ConversationId, MessageId, RunId
+from antiphon.core.knowledge import File, Remembered, RememberedKind
 from antiphon.core.records import Call, Conversation, Run, Session
+from antiphon.core.retrieval import Beside
 
 
 class Backend(Protocol):
@@ -96,7 +98,39 @@ class Backend(Protocol):
     async def schedule(self, conversation: ConversationId, on: bool | None) -> Conversation:
         """Let sessions come and go by themselves, or not."""
 
+    async def add_file(
+        self, conversation: ConversationId, name: str, data: bytes, *, charset: str | None
+    ) -> File:
+        """Keep a file and look a conversation's questions up in it."""
+
+    async def take_file(self, conversation: ConversationId, file: str) -> File:
+        """Look nothing more up in a file; it stays."""
+
+    async def remember(
+        self,
+        conversation: ConversationId | None,
+        key: str,
+        text: str,
+        *,
+        kind: RememberedKind,
+    ) -> Remembered:
+        """Keep a text under a key, for a conversation or for all."""
+
+    async def forget(
+        self, conversation: ConversationId | None, key: str, *, kind: RememberedKind
+    ) -> None:
+        """Take such a text away. Raises `NotFound`."""
+
     # Questions.
+
+    async def files(self, conversation: ConversationId) -> list[File]:
+        """Return the files that a conversation's questions are looked up in."""
+
+    async def remembered(self, conversation: ConversationId | None) -> list[Remembered]:
+        """Return what is kept for a conversation and for all, or only for all."""
+
+    async def beside(self, conversation: ConversationId, message: MessageId) -> Beside:
+        """Return what stands beside a message for the model."""
 
     def follow(self, conversation: ConversationId, after: int) -> AsyncGenerator[StreamItem, None]:
         """Yield what came after event number `after`, previews, and what comes, for ever."""

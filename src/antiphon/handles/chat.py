@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
+from os import PathLike
+from pathlib import Path
 
 from antiphon.core.asking import Ask, ModelTold
 from antiphon.core.blocks import Block, Message
 from antiphon.core.commands import StartKey
 from antiphon.core.ids import ConversationId, MessageId, RunId
+from antiphon.core.knowledge import File, Remembered, RememberedKind
 from antiphon.core.records import Conversation, Run, Session
+from antiphon.core.retrieval import Beside
 from antiphon.core.tree import siblings
-from antiphon.errors import NotFound
+from antiphon.errors import InvalidInput, NotFound
 from antiphon.handles.backend import Backend
 from antiphon.handles.run import RunHandle
 
@@ -120,6 +125,66 @@ class Chat:
         """Keep canceled text as a message."""
         return await self._backend.keep(self.id, message)
 
+    async def attach(
+        self,
+        file: str | PathLike[str] | bytes,
+        *,
+        name: str | None = None,
+        charset: str | None = None,
+    ) -> File:
+        """Let what is asked here be looked up in a file, given by its path or its bytes.
+
+        It is read as text: in `charset`, or in the encoding that its bytes tell.
+
+        Raises:
+            InvalidInput: `empty_file`, `not_text`, `bad_encoding`, `file_too_large`; or
+                `unreadable`: there is no such file here.
+        """
+        if isinstance(file, bytes):
+            return await self._backend.add_file(self.id, name or "file", file, charset=charset)
+        path = Path(file)
+        try:
+            data = await asyncio.to_thread(path.read_bytes)
+        except OSError as error:
+            problem = error.strerror or "It cannot be read"
+        else:
+            return await self._backend.add_file(self.id, name or path.name, data, charset=charset)
+        raise InvalidInput(f"{problem}.", code="unreadable", at=str(path))
+
+    async def detach(self, file: str) -> File:
+        """Look nothing more up in a file. What was found in it before stays where it stands."""
+        return await self._backend.take_file(self.id, file)
+
+    async def files(self) -> list[File]:
+        """Return the files that what is asked here is looked up in."""
+        return await self._backend.files(self.id)
+
+    async def remember(
+        self, key: str, text: str, *, kind: RememberedKind = RememberedKind.MEMORY
+    ) -> Remembered:
+        """Keep a text under a key: the model is told it from the next message on.
+
+        The same key again replaces it. As `RememberedKind.STABLE` it is context of yours rather
+        than something remembered.
+        """
+        return await self._backend.remember(self.id, key, text, kind=kind)
+
+    async def forget(self, key: str, *, kind: RememberedKind = RememberedKind.MEMORY) -> None:
+        """Take such a text away.
+
+        Raises:
+            NotFound: Nothing is kept under this key here.
+        """
+        await self._backend.forget(self.id, key, kind=kind)
+
+    async def remembered(self) -> list[Remembered]:
+        """Return what the model is told here, what is kept for all conversations included."""
+        return await self._backend.remembered(self.id)
+
+    async def beside(self, message: MessageId) -> Beside:
+        """Return what was looked up for a message, and what of it the model sees beside it."""
+        return await self._backend.beside(self.id, message)
+
     async def rename(self, title: str | None) -> Conversation:
         """Give it a title, or take it away."""
         return await self._backend.set_title(self.id, title)
@@ -189,6 +254,20 @@ class Conversations:
             NotFound: There is none with this id.
         """
         return RunHandle(self._backend, await self._backend.run(RunId(run)))
+
+    async def remember(
+        self, key: str, text: str, *, kind: RememberedKind = RememberedKind.MEMORY
+    ) -> Remembered:
+        """Keep a text under a key for every conversation; one of a conversation's own wins."""
+        return await self._backend.remember(None, key, text, kind=kind)
+
+    async def forget(self, key: str, *, kind: RememberedKind = RememberedKind.MEMORY) -> None:
+        """Take such a text away. Raises `NotFound`."""
+        await self._backend.forget(None, key, kind=kind)
+
+    async def remembered(self) -> list[Remembered]:
+        """Return what is kept for every conversation."""
+        return await self._backend.remembered(None)
 
     async def models(self) -> list[ModelTold]:
         """Return the models that runs may ask for, the default one first."""

@@ -15,6 +15,7 @@ from antiphon.server import (
     console,
     conversations,
     doors,
+    files,
     health,
     metrics,
     models,
@@ -42,6 +43,7 @@ def endpoints() -> list[Endpoint]:
         *models.routes,
         *responses.routes,
         *conversations.routes,
+        *files.routes,
         *doors.routes,
     ]
 
@@ -75,6 +77,7 @@ def build(engine: Engine, keyring: Keyring | None = None) -> Starlette:
                 max_body_bytes=settings.max_body_bytes,
                 body_timeout_s=settings.body_timeout_s,
                 # A key protects better than a name, and who listens wider has more than one.
+                forms=frozenset({files.PATH}),
                 hosts=None if not keyring.empty else LOOPBACK | {settings.host},
             ),
             Middleware(Principals, keyring=keyring),

@@ -43,6 +43,7 @@ log = logging.getLogger("antiphon.server")
 STATUS_OF_CODE: Final = MappingProxyType(
     {
         "body_too_large": 413,
+        "file_too_large": 413,
         "body_timeout": 408,
         "not_json": 415,
         "encoding_not_supported": 415,

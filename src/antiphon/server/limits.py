@@ -32,6 +32,7 @@ class Limits:
         max_body_bytes: int,
         body_timeout_s: float,
         hosts: frozenset[str] | None,
+        forms: frozenset[str] = frozenset(),
     ) -> None:
         """Make the layer.
 
@@ -40,11 +41,14 @@ class Limits:
             max_body_bytes: Largest body.
             body_timeout_s: Longest time from the first look at the body to its end.
             hosts: Names by which this server may be called; None for any.
+            forms: Paths that take a form with a file. A page of any origin may send one without
+                asking first, but it says its origin.
         """
         self._app = app
         self._max_body_bytes = max_body_bytes
         self._body_timeout_s = body_timeout_s
         self._hosts = hosts
+        self._forms = forms
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer within, where the request may come in."""
@@ -55,7 +59,7 @@ class Limits:
         self._check_names(headers)
         receive = self._within(receive)
         try:
-            self._check_body(headers)
+            self._check_body(headers, form=scope["path"] in self._forms)
         except InvalidInput as error:
             if error.code in ("not_json", "encoding_not_supported"):
                 await _discard(receive)
@@ -80,14 +84,15 @@ class Limits:
                 at=origin[:80],
             )
 
-    def _check_body(self, headers: Headers) -> None:
+    def _check_body(self, headers: Headers, *, form: bool) -> None:
         length = headers.get("content-length", "0")
         if length == "0" and "transfer-encoding" not in headers:
             return
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
+        wanted = "multipart/form-data" if form else "application/json"
+        if kind != wanted:
             raise InvalidInput(
-                "A body has to come with content-type: application/json.",
+                f"A body has to come with content-type: {wanted}.",
                 code="not_json",
                 at=kind[:80] or None,
             )

@@ -11,6 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from antiphon.core.blocks import Message, Role
+from antiphon.core.ids import TenantId
 from antiphon.core.records import Conversation
 from antiphon.core.retrieval import (
     BROKEN,
@@ -23,6 +24,7 @@ from antiphon.core.retrieval import (
     Search,
     beside,
     judged,
+    read_beside,
 )
 from antiphon.engine.knowledge.files import FileSearch, in_full
 from antiphon.errors import AntiphonError
@@ -85,3 +87,10 @@ async def _asked(retriever: Retriever, question: Question) -> Found:
         # The word for it, never the text: that may hold addresses, queries and secrets.
         reason = error.code if isinstance(error, AntiphonError) else type(error).__name__
         return Found(status=RetrievalStatus.FAILED, reason=reason)
+
+
+async def beside_message(world: World, tenant: TenantId, message: Message) -> Beside:
+    """Return what stands beside a message of the tree; nothing where nothing was looked up."""
+    if message.beside is None:
+        return Beside()
+    return read_beside(await world.store.content(tenant, message.beside))

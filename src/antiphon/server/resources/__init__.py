@@ -13,6 +13,7 @@ from antiphon.server.resources import (
     erasures,
     events,
     keys,
+    knowledge,
     messages,
     models,
     rollouts,
@@ -31,4 +32,5 @@ routes: Final[list[Endpoint]] = [
     *erasures.routes,
     *keys.routes,
     *rollouts.routes,
+    *knowledge.routes,
 ]

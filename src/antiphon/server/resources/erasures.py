@@ -23,7 +23,10 @@ PATH: Final = "/antiphon/v1/erasures"
 
 
 class NewErasure(Body, frozen=True, kw_only=True):
-    """What is to be erased: the tenant's conversations, or those unchanged for so many days."""
+    """What is to be erased: the tenant's conversations, or those unchanged for so many days.
+
+    With all conversations goes all that is kept beside them: files, memories, instructions.
+    """
 
     tenant: Tenant | None = None
     older_than_days: Annotated[int, Meta(ge=0, le=100_000)] = 0
@@ -62,6 +65,8 @@ async def _create(request: Request) -> Response:
     found = await erasure.found(tenant, wanted.older_than_days)
     if not wanted.dry_run:
         await erasure.erase(found)
+        if not wanted.older_than_days:
+            await erasure.erase_kept(tenant)
     return answer(ErasureTold(conversations=found, dry_run=wanted.dry_run))
 
 

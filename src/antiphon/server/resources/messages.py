@@ -37,6 +37,8 @@ class Asking(Body, frozen=True, kw_only=True):
 
     model: str | None = None
     instructions: str | None = None
+    named: str | None = None
+    """Instructions that are kept, by their name or as `name@version`."""
     tools: tuple[ToolDeclaration, ...] = ()
     tool_choice: str | None = None
     temperature: Annotated[float, Meta(ge=0)] | None = None
@@ -84,6 +86,7 @@ def ask_of(request: Request, asking: Asking) -> Ask:
         key=principal_of(request).id,
         model=asking.model,
         instructions=asking.instructions,
+        named=asking.named,
         tools=asking.tools,
         tool_choice=asking.tool_choice,
         temperature=asking.temperature,

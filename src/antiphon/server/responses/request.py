@@ -33,6 +33,19 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
     id: str
 
 
+class Prompt(Body, frozen=True, kw_only=True, omit_defaults=True):
+    """Instructions that the tenant keeps, by their name, and which version of them."""
+
+    id: str
+    version: str | None = None
+    variables: dict[str, Any] | None = None
+
+    @property
+    def named(self) -> str:
+        """The version as a run is asked for it."""
+        return self.id if self.version is None else f"{self.id}@{self.version}"
+
+
 class Asked(Body, frozen=True, kw_only=True, omit_defaults=True):
     """What both a response and a count of its input take."""
 
@@ -90,7 +103,7 @@ class Create(Asked, frozen=True, kw_only=True, omit_defaults=True):
     safety_identifier: str | None = None
     user: str | None = None
     max_tool_calls: int | None = None
-    prompt: Any = None
+    prompt: Prompt | None = None
     context_management: Any = None
     moderation: Any = None
     access_programs: Any = None
@@ -124,6 +137,8 @@ class Create(Asked, frozen=True, kw_only=True, omit_defaults=True):
         for name in NOT_HONOURED:
             if getattr(self, name) not in (None, [], {}):
                 raise unsupported(name)
+        if self.prompt is not None and self.prompt.variables:
+            raise unsupported("prompt.variables")
         if self.top_logprobs:
             raise unsupported("top_logprobs")
         if "message.output_text.logprobs" in (self.include or ()):
@@ -139,6 +154,7 @@ class Create(Asked, frozen=True, kw_only=True, omit_defaults=True):
         return Ask(
             model=self.model,
             instructions=self.instructions,
+            named=None if self.prompt is None else self.prompt.named,
             tools=parsed.tools,
             tool_choice=choice,
             parallel_tool_calls=self.parallel_tool_calls,
@@ -182,7 +198,6 @@ class Create(Asked, frozen=True, kw_only=True, omit_defaults=True):
 
 
 NOT_HONOURED: Final = (
-    "prompt",
     "context_management",
     "moderation",
     "access_programs",
