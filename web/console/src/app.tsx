@@ -7,6 +7,7 @@ import { ConversationPage } from "./pages/conversation";
 import { Help } from "./pages/help";
 import { KeyDoor } from "./pages/door";
 import { KeysPage } from "./pages/keys";
+import { Palette } from "./pages/palette";
 import { OperationsPage } from "./pages/operations";
 import { DrawerContext, Sidebar, useDrawer } from "./pages/sidebar";
 import { useRefused } from "./server";
@@ -19,7 +20,8 @@ export function App() {
   const drawer = useDrawer();
   const refused = useRefused();
   const [helping, setHelping] = useState(false);
-  useShortcuts({ help: () => setHelping(true) });
+  const [finding, setFinding] = useState(false);
+  useShortcuts({ help: () => setHelping(true), palette: () => setFinding(true) });
   if (refused) return <KeyDoor />;
   return (
     <DrawerContext value={drawer}>
@@ -31,6 +33,7 @@ export function App() {
         {drawer.open && <div className="veil" onClick={() => drawer.set(false)} />}
         <Page place={place} />
       </div>
+      {finding && <Palette onHelp={() => setHelping(true)} onClose={() => setFinding(false)} />}
       {helping && <Help onClose={() => setHelping(false)} />}
     </DrawerContext>
   );

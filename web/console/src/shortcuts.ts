@@ -36,6 +36,8 @@ export const KEYS: readonly (readonly [key: string, does: keyof Shortcuts])[] = 
   ["?", "help"],
 ];
 
+export const PALETTE_KEY = "Ctrl K";
+
 const BY_KEY = new Map(KEYS);
 
 /** Do these things on their keys, as long as the caller is drawn. */

@@ -69,8 +69,10 @@ function Facts({ facts }: { readonly facts: readonly (readonly [name: string, va
         value === null ? null : (
           <div key={name}>
             <dt className="mono">{name}</dt>
-            <dd className="mono">{value}</dd>
-            <CopyButton label={words.copy} text={() => value} />
+            <dd className="mono">
+              <span>{value}</span>
+              <CopyButton label={words.copy} text={() => value} />
+            </dd>
           </div>
         ),
       )}

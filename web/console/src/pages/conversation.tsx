@@ -6,10 +6,11 @@ import { go } from "../address";
 import { noteError, server } from "../server";
 import { conversationsChanged } from "../store/list";
 import { Outbox } from "../store/outbox";
+import { useSessions } from "../store/sessions";
 import { Composer, type ComposerHandle } from "../thread/composer";
 import { DoingContext, doingOf } from "../thread/doing";
 import { HeldContext } from "../thread/held";
-import { leafSeen, openRows, type Row, settledRows, workingRun } from "../thread/rows";
+import { leafSeen, openRows, type Row, settledRows, stretchesOf, workingRun } from "../thread/rows";
 import { Thread, type ThreadHandle } from "../thread/thread";
 import { usePrefs } from "../prefs";
 import { useShortcuts } from "../shortcuts";
@@ -42,8 +43,21 @@ export function ConversationPage({ id }: { readonly id: string }) {
   const working = workingRun(view.runs);
   const leaf = leafSeen(view, working === undefined ? null : elsewhere);
   const { runs, withdrawn } = view;
-  const settled = useMemo(() => settledRows({ runs, withdrawn }, branches, leaf), [runs, withdrawn, branches, leaf]);
-  const open = openRows(view, branches, leaf);
+  const line = useMemo(() => branches.line(leaf), [branches, leaf]);
+  const seen = useMemo(() => new Set(line.map((message) => message.id)), [line]);
+  const sessions = useSessions(view.conversation);
+  const settled = useMemo(
+    () =>
+      stretchesOf(branches, line, sessions).flatMap(({ session, line: part }, at, all): readonly Row[] => {
+        const begins: Row[] =
+          session?.previous == null
+            ? []
+            : [{ kind: "session", key: session.id, session, before: all[at - 1]?.session ?? null, active: session.active }];
+        return [...begins, ...settledRows({ runs, withdrawn }, branches, part)];
+      }),
+    [runs, withdrawn, branches, line, sessions],
+  );
+  const open = openRows(view, seen);
   const onWay = parcels.filter((parcel) => !view.messages.has(parcel.id) && !open.some((row) => row.key === parcel.id));
   const rows = [...settled, ...open, ...onWay.map((parcel) => ({ kind: "parcel", key: parcel.id, parcel }) as const)];
 
@@ -114,7 +128,7 @@ export function ConversationPage({ id }: { readonly id: string }) {
       <HeldContext value={held}>
         <div className="page" data-explained={explained !== null || undefined}>
           <main className="conversation" id="main">
-            <Header view={view} leaf={leaf} branches={branches} onProblem={setProblem} />
+            <Header view={view} sessions={sessions} leaf={leaf} branches={branches} onProblem={setProblem} />
             <Way view={view} />
             {view.conversation === null ? (
               <div className="filling" aria-busy="true">
@@ -151,7 +165,10 @@ export function ConversationPage({ id }: { readonly id: string }) {
                 stopping={working !== undefined && stopping === working.id}
                 note={waiting ? words.waitsForCalls : undefined}
                 onStop={working === undefined ? undefined : stop}
-                onSend={(draft, ask) => doing.say(draft, ask)}
+                onSend={(draft, ask) => {
+                  doing.say(draft, ask);
+                  thread.current?.toEnd();
+                }}
               />
             </div>
             <Announcer view={view} words={words} />

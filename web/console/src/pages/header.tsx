@@ -11,10 +11,13 @@ import { Icon } from "../ui/icons";
 import { Confirm, Dialog, Menu } from "../ui/overlays";
 import { useWords } from "../words";
 import { MenuButton } from "./sidebar";
+import type { SessionTold } from "../store/sessions";
+import { SessionsDialog } from "./sessions";
 import { TreeDialog } from "./tree";
 
 export function Header(props: {
   readonly view: View;
+  readonly sessions: readonly SessionTold[];
   readonly leaf: string | null;
   readonly branches: Branches;
   readonly onProblem: (error: AntiphonError) => void;
@@ -22,7 +25,7 @@ export function Header(props: {
   const words = useWords();
   const doing = useDoing();
   const { view } = props;
-  const [asking, setAsking] = useState<"rename" | "delete" | "tree" | null>(null);
+  const [asking, setAsking] = useState<"rename" | "delete" | "tree" | "sessions" | null>(null);
   useShortcuts({ tree: () => setAsking("tree") });
   const row = view.conversation;
   const close = () => setAsking(null);
@@ -35,6 +38,17 @@ export function Header(props: {
           {row === null ? "" : (row.title ?? titleFrom(view) ?? words.untitled)}
         </button>
       </h1>
+      <button
+        type="button"
+        className="goal"
+        title={words.sessions}
+        aria-haspopup="dialog"
+        disabled={row === null}
+        onClick={() => setAsking("sessions")}
+      >
+        <Icon name="goal" />
+        <span>{props.sessions.find((session) => session.active)?.goal ?? words.noGoal}</span>
+      </button>
       <button
         type="button"
         className="tool big"
@@ -50,7 +64,7 @@ export function Header(props: {
         className="tool big"
         label={words.conversationMenu}
         icon="more"
-        choices={[
+        choices={() => [
           { name: words.rename, icon: "edit", onChoose: () => setAsking("rename") },
           {
             name: words.exportConversation,
@@ -81,6 +95,7 @@ export function Header(props: {
           onClose={close}
         />
       )}
+      {asking === "sessions" && row !== null && <SessionsDialog conversation={row} sessions={props.sessions} onClose={close} />}
       {asking === "tree" && (
         <TreeDialog
           view={view}

@@ -1,6 +1,6 @@
 /** Which keys do what. */
 
-import { KEYS } from "../shortcuts";
+import { KEYS, PALETTE_KEY } from "../shortcuts";
 import { Dialog } from "../ui/overlays";
 import { useWords } from "../words";
 
@@ -17,6 +17,12 @@ export function Help({ onClose }: { readonly onClose: () => void }) {
             <dd>{words.keyDoes(does)}</dd>
           </div>
         ))}
+        <div>
+          <dt>
+            <kbd>{PALETTE_KEY}</kbd>
+          </dt>
+          <dd>{words.keyDoes("palette")}</dd>
+        </div>
       </dl>
     </Dialog>
   );

@@ -25,6 +25,12 @@ export interface Doing {
   resolveCall(run: string, call: string, output: string, error: boolean): void;
   answer(run: string, outputs: readonly { call_id: string; output: string; error: boolean }[]): void;
   settle(operation: string, action: DispatchAction, because?: string): void;
+  /** Archive the session and begin another; without a goal it has none yet. */
+  beginSession(goal: string | null): void;
+  /** Take the last switch back: the session before is active again, with what was said since. */
+  undoSession(): void;
+  /** Let sessions come and go by themselves here, or not; null leaves that to the server's settings. */
+  schedule(on: boolean | null): void;
   explain(run: string): void;
   fork(message: Message): void;
 }
@@ -53,6 +59,8 @@ export function doingOf({ live, outbox, onError, onLook, onExplain, onFork, onSt
   const attempt = (work: Promise<unknown>): void => {
     work.catch((error: unknown) => onError(noteError(error)));
   };
+  const path = `/conversations/${encodeURIComponent(live.id)}`;
+  const changed = (work: Promise<unknown>): void => attempt(work.then(() => live.refresh()));
   const started = (work: Promise<Run>): void => attempt(work.then((run) => live.adopt(run)));
   return {
     say(draft, ask) {
@@ -87,6 +95,9 @@ export function doingOf({ live, outbox, onError, onLook, onExplain, onFork, onSt
     resolveCall: (run, call, output, error) => attempt(server.calls.resolve(run, call, { output, error })),
     answer: (run, outputs) => started(server.runs.outputs(run, outputs)),
     settle: (operation, action, because) => started(server.dispatches.resolve(operation, action, because)),
+    beginSession: (goal) => changed(server.request("POST", `${path}/sessions`, { body: { goal }, again: false })),
+    undoSession: () => changed(server.request("POST", `${path}/sessions/undo`, { again: false })),
+    schedule: (on) => changed(server.request("PUT", `${path}/scheduling`, { body: { on } })),
     stopEditing: onStopEditing,
     explain: onExplain,
     fork: onFork,

@@ -1,6 +1,6 @@
 import { Branches, type Message, type Role, type Run, type RunStatus, type Unsaved, type View } from "@antiphon/client";
 import { describe, expect, it } from "vitest";
-import { countBelow, leafSeen, openRows, settledRows, workingRun } from "./rows";
+import { countBelow, leafSeen, openRows, settledRows, stretchesOf, workingRun } from "./rows";
 
 function said(id: string, parent: string | null, role: Role, more: Partial<Message> = {}): Message {
   return {
@@ -59,12 +59,16 @@ function view(head: string | null, messages: readonly Message[], runs: readonly 
 
 function shown(seen: View): readonly string[] {
   const branches = new Branches(seen.messages, seen.conversation?.deletions);
-  const leaf = leafSeen(seen, null);
-  return [...settledRows(seen, branches, leaf), ...openRows(seen, branches, leaf)].map((row) => `${row.kind} ${row.key}`);
+  const line = branches.line(leafSeen(seen, null));
+  return [...settledRows(seen, branches, line), ...openRows(seen, idsOf(line))].map((row) => `${row.kind} ${row.key}`);
 }
 
 const u1 = said("u1", null, "user");
 const a1 = said("a1", "u1", "assistant", { run: "r1" });
+
+function idsOf(line: readonly Message[]): ReadonlySet<string> {
+  return new Set(line.map((message) => message.id));
+}
 
 describe("the thread", () => {
   it("shows the head's line, and a run's line while it works", () => {
@@ -127,10 +131,10 @@ describe("the thread", () => {
     const block = { block: 0, channel: "text", text: "maybe" as Unsaved, points: 5 } as const;
     const previews = new Map([["r2", { generation: 1, blocks: [block] }]]);
     const seen = view("u1", [u1], [run("r2", "pending", { leaf: "u1", answer: "next" })], { previews });
-    const rows = openRows(seen, new Branches(seen.messages), "u1");
+    const rows = openRows(seen, new Set(["u1"]));
     expect(rows).toHaveLength(1);
     expect(rows[0]).toMatchObject({ kind: "live", shown: { generation: 1 } });
-    expect(JSON.stringify(settledRows(seen, new Branches(seen.messages), "u1"))).not.toContain("maybe");
+    expect(JSON.stringify(settledRows(seen, new Branches(seen.messages), [u1]))).not.toContain("maybe");
   });
 
   it("shows what waits its turn, in its order, whatever line is seen", () => {
@@ -146,7 +150,8 @@ describe("the thread", () => {
     const results = said("t1", "a1", "tool", { run: "r1", blocks: [{ kind: "tool_result", call_id: "c" }] });
     const a2 = said("a2", "t1", "assistant", { run: "r1" });
     const seen = view("a2", [u1, asks, results, a2], []);
-    const rows = settledRows(seen, new Branches(seen.messages), "a2");
+    const branches = new Branches(seen.messages);
+    const rows = settledRows(seen, branches, branches.line("a2"));
     expect(rows.map((row) => row.key)).toEqual(["u1", "a1", "a2"]);
     expect(rows[1]).toMatchObject({ results: [{ call_id: "c" }], last: false });
     expect(rows[2]).toMatchObject({ last: true });
@@ -155,6 +160,25 @@ describe("the thread", () => {
   it("follows the newest run that works, and none that waits its turn", () => {
     const runs = [run("r1", "waiting", { leaf: "u1" }), run("r2", "queued")];
     expect(workingRun(new Map(runs.map((one) => [one.id, one])))?.id).toBe("r1");
+  });
+
+  it("shows sessions that follow one another as one conversation, and nothing twice", () => {
+    const copy1 = said("c1", null, "user", { copied_from: "u1", session: "s2", origin: "copied" });
+    const copy2 = said("c2", "c1", "assistant", { copied_from: "a1", session: "s2", origin: "copied" });
+    const asked = said("u2", "c2", "user", { session: "s2" });
+    const branches = new Branches(new Map([u1, a1, copy1, copy2, asked].map((one) => [one.id, one])));
+    const session = { conversation: "c", goal: null, created_ms: 0 };
+    const sessions = [
+      { ...session, id: "s1", active: false, head: "a1" },
+      { ...session, id: "s2", active: true, head: "u2", previous: "s1" },
+    ];
+    const told = stretchesOf(branches, branches.line("u2"), sessions);
+    expect(told.map((one) => [one.session?.id, one.line.map((message) => message.id)])).toEqual([
+      ["s1", ["u1", "a1"]],
+      ["s2", ["u2"]],
+    ]);
+    const alone = stretchesOf(branches, branches.line("u2"), []);
+    expect(alone.map((one) => one.line.map((message) => message.id))).toEqual([["c1", "c2", "u2"]]);
   });
 
   it("counts what stands below a message", () => {

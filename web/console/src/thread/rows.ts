@@ -6,6 +6,7 @@
  * and so becomes the message in place.
  */
 
+import type { SessionTold } from "../store/sessions";
 import {
   type Branches,
   isOpen,
@@ -60,7 +61,17 @@ export interface QueuedRow {
   readonly ahead: number;
 }
 
-export type Row = MessageRow | LiveRow | OutcomeRow | WithdrawnRow | QueuedRow;
+/** Where a session begins that took over from another. */
+export interface SessionRow {
+  readonly kind: "session";
+  readonly key: string;
+  readonly session: SessionTold;
+  readonly before: SessionTold | null;
+  /** Whether it is the one that is talked in, so that it can be taken back. */
+  readonly active: boolean;
+}
+
+export type Row = SessionRow | MessageRow | LiveRow | OutcomeRow | WithdrawnRow | QueuedRow;
 
 /** Return the run that has been placed and has not ended, if there is one; the newest of several. */
 export function workingRun(runs: ReadonlyMap<string, Run>): Run | undefined {
@@ -76,12 +87,37 @@ export function leafSeen(view: View, elsewhere: string | null): string | null {
   return elsewhere ?? workingRun(view.runs)?.leaf ?? view.conversation?.head ?? null;
 }
 
+/** A stretch of what is seen: the part of a line that belongs to one session. */
+export interface Stretch {
+  readonly session: SessionTold | null;
+  readonly line: readonly Message[];
+}
+
+/**
+ * Return what a person sees as one conversation: the lines of the sessions that led here, one after the other.
+ *
+ * A session begins with copies of what was said last; where the originals stand above, the copies are left out.
+ */
+export function stretchesOf(branches: Branches, line: readonly Message[], sessions: readonly SessionTold[]): readonly Stretch[] {
+  const byId = new Map(sessions.map((session) => [session.id, session]));
+  const chain: SessionTold[] = [];
+  const of = line.at(-1)?.session ?? sessions.find((session) => session.active)?.id;
+  for (let at = byId.get(of ?? ""); at !== undefined && !chain.includes(at); at = byId.get(at.previous ?? "")) chain.push(at);
+  if (chain.length < 2) return [{ session: chain[0] ?? null, line }];
+  const seen = new Set<string>();
+  return chain.reverse().map((session, at) => {
+    const own = at === chain.length - 1 ? line : branches.line(session.head);
+    const fresh = own.filter((message) => message.copied_from === undefined || !seen.has(message.copied_from));
+    for (const message of own) seen.add(message.id);
+    return { session, line: fresh };
+  });
+}
+
 /** What of a view the settled rows are made of; what streams by is not in it. */
 export type Settled = Pick<View, "runs" | "withdrawn">;
 
-/** Return what is settled on the line to `leaf`: its messages, and what failed, was stopped or taken back beside them. */
-export function settledRows({ runs, withdrawn }: Settled, branches: Branches, leaf: string | null): readonly Row[] {
-  const line = branches.line(leaf);
+/** Return what is settled on a line: its messages, and what failed, was stopped or taken back beside them. */
+export function settledRows({ runs, withdrawn }: Settled, branches: Branches, line: readonly Message[]): readonly Row[] {
   const failed = newestFailures(runs);
   const rows: Row[] = [];
   const taken = withdrawn.filter(({ run }) => runs.get(run)?.status !== "canceled"); // that text stands as a stopped answer
@@ -159,9 +195,8 @@ function failedBelow(branches: Branches, end: string | null, failed: ReadonlyMap
   return rows;
 }
 
-/** Return what is still open under the line to `leaf`. */
-export function openRows(view: View, branches: Branches, leaf: string | null): readonly Row[] {
-  const seen = new Set(branches.line(leaf).map((message) => message.id));
+/** Return what is still open under the messages that are `seen`, and what waits its turn. */
+export function openRows(view: Pick<View, "runs" | "previews" | "details">, seen: ReadonlySet<string>): readonly Row[] {
   const rows: Row[] = [];
   const open = [...view.runs.values()].filter((run) => isOpen(run.status));
   for (const run of open) {

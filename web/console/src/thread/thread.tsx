@@ -8,6 +8,7 @@ import { Icon } from "../ui/icons";
 import { useWords } from "../words";
 import { LiveTurn, OutcomeNote, ParcelTurn, QueuedTurn, WithdrawnNote } from "./open";
 import type { Row } from "./rows";
+import { SessionDivider } from "./session";
 import { MessageTurn } from "./turn";
 
 export interface ParcelRow {
@@ -88,7 +89,7 @@ export function Thread({ rows, editing, onAgain, onDiscard, ref }: ThreadProps) 
       <VList
         ref={list}
         data={rows}
-        bufferSize={600}
+        bufferSize={300}
         className="thread-list"
         onScroll={(offset) => {
           const handle = list.current;
@@ -129,6 +130,8 @@ export function Thread({ rows, editing, onAgain, onDiscard, ref }: ThreadProps) 
 
 function labelOf(words: ReturnType<typeof useWords>, row: Row | ParcelRow): string {
   switch (row.kind) {
+    case "session":
+      return words.sessionBegins;
     case "message":
       return row.message.role === "user" ? words.you : row.message.role === "assistant" ? words.answer : words.systemMessage;
     case "live":
@@ -151,6 +154,8 @@ const RowView = memo(function RowView(props: {
 }) {
   const { row } = props;
   switch (row.kind) {
+    case "session":
+      return <SessionDivider row={row} />;
     case "message":
       return <MessageTurn row={row} edits={props.editing} />;
     case "live":

@@ -100,7 +100,7 @@ function inkOf(message: Message): Ink {
 
 function Origin({ message }: { readonly message: Message }) {
   const words = useWords();
-  const said = { kept: words.keptText, imported: words.importedText, copied: words.copiedText }[message.origin as "kept"];
+  const said = { kept: words.keptText, imported: words.importedText }[message.origin as "kept"];
   return said === undefined ? null : <p className="aside">{said}</p>;
 }
 
@@ -178,18 +178,15 @@ function More({ message, onRemove }: { readonly message: Message; readonly onRem
   const words = useWords();
   const doing = useDoing();
   const models = useModels();
-  const choices: Choice[] = [];
-  if (message.role === "assistant") {
-    for (const model of models) {
-      choices.push({
-        name: words.regenerateWith(model.name),
-        icon: "again",
-        onChoose: () => doing.regenerate(message.id, { model: model.name }),
-      });
-    }
-  }
-  choices.push({ name: words.fork, icon: "fork", onChoose: () => doing.fork(message) });
-  choices.push({ name: words.remove, icon: "trash", danger: true, onChoose: onRemove });
+  const choices = (): readonly Choice[] => [
+    ...(message.role === "assistant" ? models : []).map((model): Choice => ({
+      name: words.regenerateWith(model.name),
+      icon: "again",
+      onChoose: () => doing.regenerate(message.id, { model: model.name }),
+    })),
+    { name: words.fork, icon: "fork", onChoose: () => doing.fork(message) },
+    { name: words.remove, icon: "trash", danger: true, onChoose: onRemove },
+  ];
   return <Menu label={words.more} icon="more" choices={choices} />;
 }
 

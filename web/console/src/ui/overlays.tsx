@@ -1,6 +1,6 @@
 /** What opens above the page: menus and dialogs, on the elements that browsers have for them. */
 
-import { type ReactNode, type RefObject, useEffect, useId, useRef } from "react";
+import { type ReactNode, type RefObject, useEffect, useId, useLayoutEffect, useRef, useState } from "react";
 import { useWords } from "../words";
 import { Icon, type IconName } from "./icons";
 
@@ -18,6 +18,7 @@ export function Dialog(props: {
     const dialog = ref.current;
     const before = document.activeElement;
     dialog?.showModal();
+    dialog?.querySelector<HTMLElement>("input:not([type=checkbox]), textarea")?.focus();
     return () => {
       dialog?.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();
@@ -92,12 +93,19 @@ export interface Choice {
 export function Menu(props: {
   readonly label: string;
   readonly icon: IconName;
-  readonly choices: readonly Choice[];
+  readonly choices: () => readonly Choice[];
   readonly className?: string;
 }) {
   const id = useId();
+  const [open, setOpen] = useState(false);
   const list = useRef<HTMLDivElement>(null);
   const button = useRef<HTMLButtonElement>(null);
+  // What is in it is drawn when it opens: there is one for each message.
+  useLayoutEffect(() => {
+    if (!open) return;
+    place(list, button);
+    items(list)[0]?.focus();
+  }, [open]);
   return (
     <>
       <button
@@ -106,6 +114,7 @@ export function Menu(props: {
         className={props.className ?? "tool"}
         aria-label={props.label}
         aria-haspopup="menu"
+        aria-expanded={open}
         title={props.label}
         popoverTarget={id}
       >
@@ -118,12 +127,7 @@ export function Menu(props: {
         role="menu"
         aria-label={props.label}
         popover="auto"
-        onToggle={(event) => {
-          if ((event as unknown as ToggleEvent).newState === "open") {
-            place(list, button);
-            items(list)[0]?.focus();
-          }
-        }}
+        onToggle={(event) => setOpen((event as unknown as ToggleEvent).newState === "open")}
         onKeyDown={(event) => {
           const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
           if (step === 0) return;
@@ -134,22 +138,23 @@ export function Menu(props: {
           all[(at + step + all.length) % all.length]?.focus();
         }}
       >
-        {props.choices.map((choice) => (
-          <button
-            key={choice.name}
-            type="button"
-            role="menuitem"
-            tabIndex={-1}
-            className={choice.danger === true ? "danger" : undefined}
-            onClick={() => {
-              list.current?.hidePopover();
-              choice.onChoose();
-            }}
-          >
-            {choice.icon !== undefined && <Icon name={choice.icon} />}
-            {choice.name}
-          </button>
-        ))}
+        {open &&
+          props.choices().map((choice) => (
+            <button
+              key={choice.name}
+              type="button"
+              role="menuitem"
+              tabIndex={-1}
+              className={choice.danger === true ? "danger" : undefined}
+              onClick={() => {
+                list.current?.hidePopover();
+                choice.onChoose();
+              }}
+            >
+              {choice.icon !== undefined && <Icon name={choice.icon} />}
+              {choice.name}
+            </button>
+          ))}
       </div>
     </>
   );

@@ -22,6 +22,7 @@ const KEY_WORDS: Readonly<Record<string, readonly [string, string]>> = {
   begin: ["New conversation", "新对话"],
   find: ["Search", "搜索"],
   help: ["This help", "显示帮助"],
+  palette: ["Go to, or do", "跳转或执行"],
 };
 
 export const dictionary = {
@@ -158,7 +159,6 @@ export const dictionary = {
   keptText: ["Kept by you", "由你保留"],
   erased: ["This was erased.", "内容已被清除。"],
   importedText: ["Imported", "导入"],
-  copiedText: ["Carried over", "承接自上一会话"],
   failedMessage: ["Not answered", "未得到回答"],
   tokensInOut: [
     (read: string, written: string) => `${read} in, ${written} out`,
@@ -247,6 +247,53 @@ export const dictionary = {
     (messages: number, leaves: number) => `${messages} 条消息，${leaves} 个分支。选择从哪里继续。`,
   ],
   treeHere: ["shown now", "当前显示"],
+
+  // Sessions
+  sessions: ["Sessions and goals", "会话与目标"],
+  sessionsSay: [
+    "A session is a stretch with one goal, and has a tree of its own. You see them as one conversation.",
+    "一个会话围绕一个目标，有自己的消息树；你看到的是连续的一段对话。",
+  ],
+  noGoal: ["No goal", "无目标"],
+  goalNow: ["now", "当前"],
+  goalArchived: ["archived", "已归档"],
+  sessionBegins: ["A new session begins", "新会话开始"],
+  sessionCause: [
+    (cause: string) =>
+      ({
+        idle: "after a long pause",
+        decision: "since the question was about something else",
+        tool: "since the model asked for it",
+        closing: "since the goal was reached",
+        person: "since you asked for it",
+      })[cause] ?? cause,
+    (cause: string) =>
+      ({
+        idle: "因为停顿较久",
+        decision: "因为问题换了主题",
+        tool: "由模型提出",
+        closing: "因为目标已完成",
+        person: "由你发起",
+      })[cause] ?? cause,
+  ],
+  handedOver: ["What was handed over", "交接内容"],
+  handoverSummary: ["Summary", "摘要"],
+  handoverIds: ["Names and numbers", "标识"],
+  handoverFacts: ["Facts", "事实"],
+  handoverOpen: ["Open", "未完成"],
+  handoverPrecis: ["In brief", "概要"],
+  undoSwitch: ["Undo", "撤销"],
+  undoSwitchSay: ["Go on in the session before, with what was said since", "回到上一个会话，并保留之后的内容"],
+  beginSession: ["Begin a new session", "开始新会话"],
+  goalField: ["Its goal, in one sentence; empty for none", "目标（一句话，可留空）"],
+  schedulingField: ["Sessions come and go by themselves", "自动切换会话"],
+  schedulingAuto: ["As the server is set", "按服务器设置"],
+  schedulingOn: ["On", "开启"],
+  schedulingOff: ["Off", "关闭"],
+
+  // The palette
+  palette: ["Go to, or do", "跳转或执行"],
+  paletteField: ["A conversation, a page, an action", "对话、页面或操作"],
 
   // States
   stateQueued: ["queued", "排队"],

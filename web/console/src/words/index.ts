@@ -1,6 +1,5 @@
 /** What the console says, in the language that a person chose. */
 
-import { useMemo } from "react";
 import { type Language, usePrefs } from "../prefs";
 import { dictionary } from "./dictionary";
 
@@ -37,10 +36,14 @@ export interface Times {
   span(ms: number): string;
 }
 
-/** Return how times and numbers are written. */
+const written = new Map<Language, Times>();
+
+/** Return how times and numbers are written: made once, since browsers take long to make a format. */
 export function useTimes(): Times {
   const { language } = usePrefs();
-  return useMemo(() => timesOf(language), [language]);
+  let times = written.get(language);
+  if (times === undefined) written.set(language, (times = timesOf(language)));
+  return times;
 }
 
 const MINUTE = 60_000;
