@@ -423,3 +423,36 @@ def test_impatience_while_the_interpreter_ends_changes_neither_the_code_nor_the_
         [sys.executable, "-c", program], capture_output=True, timeout=60, check=False
     )
     assert (ended.returncode, ended.stderr) == (3, b"")
+
+
+def test_a_file_is_attached_asked_and_told_of_in_either_language(
+    place: Place, tmp_path: Path
+) -> None:
+    fees = tmp_path / "fees.md"
+    fees.write_text(
+        "# Fees\n\nA berth costs nine crowns.\n\n# 退款\n\n退款须在付款后七天内申请。", "utf-8"
+    )
+    told = place.do(
+        "chat",
+        given=f"/attach {fees}\nWhat does a berth cost?\n怎么申请退款\n/beside\n/files\n/detach fees.md\n/files\n",
+    )
+    assert told.code == 0, told.err
+    assert "in fees.md#1 it says “A berth costs nine crowns.”" in told.out
+    assert "in fees.md#2 it says “退款须在付款后七天内申请。”" in told.out
+    assert "attached fees.md (utf-8, 2 passages)" in told.err
+    assert re.search(r"files: hit; \d candidates?, best 0\.\d+", told.out)
+    assert "No files yet" in told.out
+    assert texts(place, role="user") == ["What does a berth cost?", "怎么申请退款"]
+    assert place.do("chat", given="/attach nowhere.md\n").err.count("unreadable") == 1
+
+
+def test_what_is_remembered_is_told_with_every_message(place: Place) -> None:
+    told = place.do(
+        "chat",
+        given="/remember language 中文\n/memories\nhello\n/request\n/forget language\n/memories\n",
+    )
+    assert told.code == 0, told.err
+    assert "language  中文" in told.out
+    assert "<memory key=" in told.out
+    assert "you said “hello”" in told.out
+    assert "Nothing yet" in told.out

@@ -9,6 +9,7 @@ import pytest
 import antiphon
 from antiphon import client
 from antiphon.core.ids import ConversationId, MessageId
+from antiphon.core.knowledge import RememberedKind
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import RunStatus
 from antiphon.errors import Conflict, InvalidInput, NotFound, ServerUnavailable
@@ -137,3 +138,31 @@ async def test_where_nobody_answers_it_says_so_at_once() -> None:
     with pytest.raises(ServerUnavailable):
         async with client.open("http://127.0.0.1:9", patience=QUICK):
             pass
+
+
+async def test_files_and_memories_are_told_as_by_the_library(tmp_path: Path) -> None:
+    async with staged(tmp_path / "a.db", ScriptedProvider(says("Nine."))) as stage:
+        chat = await stage.app.create()
+        beside = await stage.library.conversation(chat.id)
+        file = await chat.attach(b"A berth costs nine crowns.", name="../fees.md")
+        assert await chat.files() == await beside.files() == [file]
+        await stage.app.remember("language", "English")
+        await chat.remember("a b", "中文")
+        await chat.remember("plot", "A lighthouse.", kind=RememberedKind.STABLE)
+        assert await chat.remembered() == await beside.remembered()
+        assert await stage.app.remembered() == await stage.library.remembered()
+        await (await chat.send("What does a berth cost?")).result()
+        question = (await chat.line())[0]
+        assert await chat.beside(question.id) == await beside.beside(question.id)
+        assert (await chat.beside(question.id)).searched[0].status == "hit"
+        await chat.forget("a b")
+        await chat.forget("plot", kind=RememberedKind.STABLE)
+        await stage.app.forget("language")
+        with pytest.raises(NotFound):
+            await chat.forget("a b")
+        assert await chat.remembered() == []
+        assert await chat.detach(file.id) == file
+        assert await beside.files() == []
+        with pytest.raises(InvalidInput) as caught:
+            await chat.attach(b"", name="a.txt")
+        assert (caught.value.code, caught.value.at) == ("empty_file", "a.txt")

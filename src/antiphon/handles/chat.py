@@ -144,7 +144,7 @@ class Chat:
             return await self._backend.add_file(self.id, name or "file", file, charset=charset)
         path = Path(file)
         try:
-            data = await asyncio.to_thread(path.read_bytes)
+            data = await asyncio.to_thread(lambda: path.expanduser().read_bytes())
         except OSError as error:
             problem = error.strerror or "It cannot be read"
         else:

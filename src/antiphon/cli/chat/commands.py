@@ -12,9 +12,10 @@ from typing import Final, TypeAlias
 
 from antiphon.cli.chat.session import Session
 from antiphon.cli.view.run import timeline
-from antiphon.cli.view.text import clip, harmless, one_line, screen_width, short, table
+from antiphon.cli.view.text import clip, count, harmless, one_line, screen_width, short, table
 from antiphon.cli.view.tree import conversation_page, gist, session_list
 from antiphon.core.blocks import Message, Status
+from antiphon.core.inputs import Retrieved
 from antiphon.core.tree import siblings
 from antiphon.engine.models import REHEARSAL
 from antiphon.errors import InvalidInput, NotFound, Refused
@@ -225,6 +226,78 @@ async def _run(session: Session, name: str) -> RunHandle:
     if run is None:
         raise Refused("Nothing was asked yet.", code="empty_conversation")
     return await session.app.run(run.id)
+
+
+# What stands beside the talk.
+
+
+@slash("attach", "PATH", "Look what you ask here up in a text file from now on.")
+async def _attach(session: Session, rest: str) -> None:
+    if not rest:
+        raise InvalidInput("/attach PATH reads a text file.", code="usage")
+    file = await (await session.here()).attach(rest)
+    read = f"{file.encoding}, {count(file.passages, 'passage')}"
+    session.voice.note(f"attached {one_line(file.name)} ({read})")
+
+
+@slash("files", "", "List the files that are looked up in here.")
+async def _files(session: Session, rest: str) -> None:
+    rows = [
+        (one_line(file.name), f"{count(file.passages, 'passage')}  {short(file.id)}")
+        for file in await session.there().files()
+    ]
+    session.voice.result(table(rows) if rows else ["No files yet: /attach PATH."])
+
+
+@slash("detach", "NAME or ID", "Look nothing more up in a file.")
+async def _detach(session: Session, rest: str) -> None:
+    chat, wanted = session.there(), rest.lstrip("…")
+    found = [f for f in await chat.files() if f.name == wanted or f.id.endswith(wanted)]
+    if not wanted or len(found) != 1:
+        raise NotFound("/files lists the names and ids there are.", at=rest or None)
+    await chat.detach(found[0].id)
+    session.voice.note(f"detached {one_line(found[0].name)}")
+
+
+@slash("remember", "KEY TEXT", "Tell the model TEXT with every message here; KEY is its name.")
+async def _remember(session: Session, rest: str) -> None:
+    key, _, words = rest.partition(" ")
+    if not words.strip():
+        raise InvalidInput("/remember KEY TEXT keeps a text under a name.", code="usage")
+    await (await session.here()).remember(key, words.strip())
+    session.voice.note(f"remembered: {one_line(key)}")
+
+
+@slash("forget", "KEY", "Take such a text away.")
+async def _forget(session: Session, rest: str) -> None:
+    await session.there().forget(rest)
+    session.voice.note(f"forgotten: {one_line(rest)}")
+
+
+@slash("memories", "", "List what the model is told with every message here.")
+async def _memories(session: Session, rest: str) -> None:
+    kept = await (session.app if session.chat is None else session.chat).remembered()
+    rows = [(one_line(one.key), clip(one_line(one.text), screen_width() - 28)) for one in kept]
+    session.voice.result(table(rows) if rows else ["Nothing yet: /remember KEY TEXT."])
+
+
+@slash("beside", "[ID]", "Show what was looked up for your last message, and what came of it.")
+async def _beside(session: Session, rest: str) -> None:
+    chat = session.there()
+    asked = await session.message(rest) if rest else await session.to_edit()
+    beside = await chat.beside(asked.id)
+    lines = []
+    for search in beside.searched:
+        best = "" if search.best_score is None else f", best {search.best_score:g}"
+        why = f" ({search.reason})" if search.reason else ""
+        looked = f"{count(search.candidates, 'candidate')}{best}"
+        lines.append(f"{one_line(search.source)}: {search.status}{why}; {looked}")
+    lines += [
+        f"  {one_line(block.source)}  " + clip(one_line(block.text), screen_width() - 28)
+        for block in beside.inputs
+        if isinstance(block, Retrieved)
+    ]
+    session.voice.result(lines or ["Nothing was looked up for it."])
 
 
 # Models and conversations.

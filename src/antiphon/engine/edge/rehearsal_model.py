@@ -18,6 +18,8 @@ from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
 
+from antiphon.engine.edge.rehearsal_reading import Read, read
+
 NAME: Final = "rehearsal"
 LONG_WORD: Final = 4
 """How long a word of a tool's name has to be for a question to mean the tool by it."""
@@ -197,14 +199,15 @@ def _misplaced(messages: Sequence[_Message]) -> str | None:
 
 def _reply(request: _Request, seen: int) -> _Said | Answer:
     last = request.messages[-1]
-    asked = next((m.text for m in reversed(request.messages) if m.role == "user"), "").strip()
+    told = read(next((m.text for m in reversed(request.messages) if m.role == "user"), ""))
+    asked = told.words.strip()
     word, _, rest = asked.removeprefix("/").partition(" ")
     rest = rest.strip()
     if last.role == "tool" and word != "loop":
         return _use_results(request)
     obey = WORDS.get(word.lower())
     if obey is None:
-        return _forced_call(request) or _fitting_call(request, asked) or _echo(request, asked)
+        return _forced_call(request) or _fitting_call(request, asked) or _echo(request, told)
     if rest == "once" or rest.endswith(" once"):
         rest = rest.removesuffix("once").strip()
         if seen:
@@ -212,12 +215,13 @@ def _reply(request: _Request, seen: int) -> _Said | Answer:
     return obey(request, rest)
 
 
-def _echo(request: _Request, asked: str) -> _Said:
+def _echo(request: _Request, told: Read) -> _Said:
+    asked = told.words.strip()
     heard = asked if len(asked) <= 200 else f"{asked[:200]}…"
     count = len(request.messages)
     tools = ", ".join(tool.function.name for tool in request.tools or ())
     return _Said(
-        text=f"you said “{heard}”. I was sent {count} message{'s' if count > 1 else ''}"
+        text=f"{told.found}you said “{heard}”. I was sent {count} message{'s' if count > 1 else ''}"
         + (f" and may use {tools}" if tools and request.tool_choice != "none" else "")
         + ". I am a script that stands in for a model."
     )
