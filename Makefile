@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input install -
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .NOTPARALLEL:
-.PHONY: help run test check verify cases requirements bench e2e-model conformance conformance-mcp soak fuzz web lock clean
+.PHONY: help run test check verify cases requirements bench e2e-model conformance conformance-mcp soak fuzz web lock audit clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -69,6 +69,9 @@ web:  ## Build the client for browsers, and the console into the package (needs 
 lock: .venv/created.stamp  ## Remake the locks from pyproject.toml (ARGS=--upgrade for the newest of everything)
 	@PYTHON=$(BIN)/python scripts/lock $(ARGS)
 
+audit: .venv/audit.stamp .venv/project.stamp  ## Look for weaknesses: bandit, secrets in tracked files, known vulnerabilities
+	@$(BIN)/python scripts/audit
+
 clean:  ## Remove everything that make has made
 	@rm -rf .venv .venv-lock .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis dist build
 	@rm -rf web/*/node_modules web/*/build web/client/dist
@@ -101,6 +104,7 @@ clean:  ## Remove everything that make has made
 
 .venv/runtime.stamp: | .venv/project.stamp
 .venv/bench.stamp: .venv/dev.stamp
+.venv/audit.stamp: .venv/dev.stamp
 .venv/dev.stamp: .venv/runtime.stamp
 
 .PRECIOUS: .venv/%.stamp
