@@ -146,6 +146,14 @@ class OpenResponse(Command[Response]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotePrefix(Command[None]):
+    """Remember where a history that was brought whole stands; the newest place of it counts."""
+
+    digest: Digest
+    message: MessageId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteResponse(Command[Response]):
     """Answer for this response no longer. Its run and its messages stay as they are."""
 

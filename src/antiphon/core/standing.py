@@ -11,7 +11,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from antiphon.core.ids import TenantId
+from antiphon.core.ids import ConversationId, Digest, MessageId, TenantId
 from antiphon.core.rollout import Difference, Rollout, Tally
 
 R = TypeVar("R", covariant=True)
@@ -69,6 +69,14 @@ class SpendingSince(Question[Spending]):
 
     key: str
     day: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prefixes(Question[dict[Digest, tuple[ConversationId, MessageId]]]):
+    """Where histories of these digests stand, those that are known."""
+
+    tenant: TenantId
+    digests: tuple[Digest, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

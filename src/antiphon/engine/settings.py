@@ -10,6 +10,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from enum import StrEnum
 from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeAlias, get_origin, get_type_hints
@@ -31,6 +32,13 @@ Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=366 * 86_400)]
 Pause: TypeAlias = Annotated[float, Meta(ge=0, le=366 * 86_400)]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
 Bytes: TypeAlias = Annotated[int, Meta(ge=256)]
+
+
+class Stateless(StrEnum):
+    """What is kept of requests that bring their whole history."""
+
+    DROP = "drop"
+    KEEP = "keep"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +105,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         heartbeat_s: Pause after which an open stream that has nothing to tell says that it lives.
         stream_s: After this time a stream of events is closed in good order, and the client comes
             back with its cursor.
+        stateless: What is kept of requests at the doors where a client brings its whole history:
+            nothing once it was had (`drop`), or all of it as conversations (`keep`); a request's
+            own `store` comes before.
         url_hosts: The only hosts whose addresses clients may write into messages for a model's
             server to fetch; empty for any host but those of private networks.
         drain_s: How long a server that stops waits for what is in flight.
@@ -162,6 +173,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     heartbeat_s: Seconds = 15.0
     stream_s: Seconds = 60.0
     drain_s: Pause = 10.0
+    stateless: Stateless = Stateless.DROP
     url_hosts: frozenset[str] = frozenset()
 
     models: Models = msgspec.field(default_factory=Models)

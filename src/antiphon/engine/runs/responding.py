@@ -21,6 +21,7 @@ from antiphon.core.commands import (
     CreateConversation,
     EndRun,
     FinishCall,
+    NotePrefix,
     OpenResponse,
     PlaceResults,
     PutContent,
@@ -59,6 +60,8 @@ class Opening:
     key: StartKey | None = None
     attach: bool = True
     alone: bool = False
+    prefix: Digest | None = None
+    """Under which the history that was brought is to be known again."""
 
 
 class Moved(Exception):
@@ -212,6 +215,11 @@ async def begin(
     commands.append(await _opened(engine, row, opening, run, nodes))
     commands += await _content(engine, row, opening, terms)
     commands += _started(engine, row, opening, run, terms, nodes, parent=parent, at_root=at_root)
+    end = nodes[-1].id if nodes else parent
+    if opening.prefix is not None and end is not None:
+        commands.append(
+            NotePrefix(conversation=row.id, now_ms=now_ms, digest=opening.prefix, message=end)
+        )
     return await _carried_out(engine, row, opening, commands)
 
 

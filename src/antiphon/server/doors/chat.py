@@ -12,8 +12,9 @@ from starlette.responses import Response
 from antiphon.adapters.openai_chat.dialects import OPENAI
 from antiphon.adapters.openai_chat.parse import parse
 from antiphon.adapters.openai_chat.write import ChatWriter
+from antiphon.engine.settings import Stateless
 from antiphon.errors import InvalidInput
-from antiphon.server.body import decoded
+from antiphon.server.body import decoded, engine_of
 from antiphon.server.doors.relay import relayed
 from antiphon.server.doors.turn import begun, streamed, whole
 from antiphon.server.endpoints import Endpoint
@@ -58,6 +59,14 @@ def _told(body: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in body.items() if k not in OURS and USUAL.get(k, ...) != v}
 
 
+def _stored(request: Request, body: Mapping[str, Any]) -> bool:
+    """Whether what is said is kept: as the request says, else as the server is set."""
+    store = body.get("store")
+    if isinstance(store, bool):
+        return store
+    return engine_of(request).world.settings.stateless is Stateless.KEEP
+
+
 async def _create(request: Request) -> Response:
     """Answer a chat, in one piece or as chunks."""
     body = await decoded(request, dict[str, Any])
@@ -75,7 +84,7 @@ async def _create(request: Request) -> Response:
                 at=name,
             )
     options = told.get("stream_options") or {}
-    turn = await begun(request, parse(told), OPENAI.profile.name, stored=body.get("store") is True)
+    turn = await begun(request, parse(told), OPENAI.profile.name, stored=_stored(request, body))
     writer = ChatWriter(
         f"chatcmpl-{turn.run.id}",
         turn.run.options.model,

@@ -12,7 +12,8 @@ from starlette.responses import Response
 from antiphon.adapters.anthropic.parse import parse
 from antiphon.adapters.anthropic.profile import ANTHROPIC
 from antiphon.adapters.anthropic.write import MessagesWriter
-from antiphon.server.body import decoded
+from antiphon.engine.settings import Stateless
+from antiphon.server.body import decoded, engine_of
 from antiphon.server.doors.relay import relayed
 from antiphon.server.doors.turn import begun, streamed, whole
 from antiphon.server.endpoints import Endpoint
@@ -51,7 +52,8 @@ async def _create(request: Request) -> Response:
     old = await relayed(request, ANTHROPIC.name, body, lambda asked: parse(_told(asked)))
     if old is not None:
         return old
-    turn = await begun(request, parse(_told(body)), ANTHROPIC.name, stored=False)
+    kept = engine_of(request).world.settings.stateless is Stateless.KEEP
+    turn = await begun(request, parse(_told(body)), ANTHROPIC.name, stored=kept)
     writer = MessagesWriter(f"msg_{turn.run.id}", turn.run.options.model)
     if body.get("stream"):
         return streamed(request, turn, writer)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -17,6 +17,7 @@ from antiphon.core.asking import Ask
 from antiphon.core.blocks import Block, Message, Role, Status, ToolCall
 from antiphon.core.deltas import Usage
 from antiphon.core.events import Preview
+from antiphon.core.ids import MessageId, TenantId
 from antiphon.core.keys import Right
 from antiphon.core.records import Conversation, Response, Run, Runner, RunStatus
 from antiphon.engine.engine import Engine
@@ -27,15 +28,17 @@ from antiphon.engine.runs.responding import (
     foreseen,
     placed,
     places_of,
+    rendered,
     rendered_anew,
 )
 from antiphon.engine.runs.terms import Terms, terms
-from antiphon.errors import InvalidInput, OutcomeUnknown, SequenceRejected
+from antiphon.errors import Conflict, InvalidInput, OutcomeUnknown, SequenceRejected
 from antiphon.handles.events import CallsWaiting, Committed, Ended, RunEvent, Unknown, Withdrawn
 from antiphon.handles.run import RunHandle, run_error
 from antiphon.library import Local
 from antiphon.server.admission import may_ask
 from antiphon.server.body import engine_of
+from antiphon.server.doors.recognising import Recognised, name_of, recognised
 from antiphon.server.mending import Mended, headers, mended, with_help
 from antiphon.server.principals import principal_of
 from antiphon.server.sse import EventStream, Streams, left
@@ -101,21 +104,62 @@ async def begun(request: Request, parsed: Parsed, form: str, *, stored: bool) ->
         whole = mended(request, parsed)
         ask = replace(_ask(whole, form, model), key=principal.id)
         kept = await terms(engine.world, principal.tenant, ask)
-        row = foreseen(engine, principal.tenant, scheduling=False)
-        nodes = _nodes(engine, row, whole.parsed)
-        try:
-            await _check(engine, row, kept, nodes, whole.parsed)
-        except SequenceRejected as rejected:
-            raise with_help(rejected, parsed) from None
         opening = Opening(
             previous=None, request=b"{}", stored=stored, key=key.key, attach=key.attach
         )
-        response = await begin(
-            engine, row, opening, kept, nodes, parent=None, new=True, at_root=True
-        )
+        try:
+            response = await _begun(engine, principal.tenant, opening, kept, whole.parsed)
+        except SequenceRejected as rejected:
+            raise with_help(rejected, parsed) from None
     run = await engine.world.store.run(response.conversation, response.run)
     handle = RunHandle(Local(engine), run, response.since)
     return Turn(engine=engine, response=response, run=run, handle=handle, lasting=key.brought)
+
+
+async def _begun(
+    engine: Engine, tenant: TenantId, opening: Opening, kept: Terms, parsed: Parsed
+) -> Response:
+    """Start the run: where the history stands already, or in a conversation of its own.
+
+    Raises:
+        SequenceRejected: It could not be sent; places are those of the request.
+    """
+    if opening.stored and parsed.messages:
+        names = await name_of(engine, tenant, parsed.messages)
+        opening = replace(opening, prefix=names[-1])
+        base = await recognised(engine, tenant, parsed.messages, names)
+        if base is not None:
+            try:
+                return await _goes_on(engine, base, opening, kept, parsed)
+            except Conflict as busy:
+                if busy.code != "conversation_busy":
+                    raise
+    row = foreseen(engine, tenant, scheduling=False)
+    nodes = _nodes(engine, row, None, parsed.messages)
+    await _check(engine, row, kept, nodes, parsed)
+    return await begin(engine, row, opening, kept, nodes, parent=None, new=True, at_root=True)
+
+
+async def _goes_on(
+    engine: Engine, base: Recognised, opening: Opening, kept: Terms, parsed: Parsed
+) -> Response:
+    """Add what is new of a history below what of it is stored, and start a run there."""
+    world, row, new = engine.world, base.row, parsed.messages[base.shared :]
+    adapter = world.rollouts.adapter(row.tenant, kept.options.model, kept.policy)
+    warm = await world.lines.line(
+        row,
+        base.parent,
+        adapter=adapter,
+        policy=kept.policy,
+        tools=kept.tools,
+        policy_digest=kept.options.policy_digest,
+        toolset_digest=kept.options.toolset_digest,
+        key=await world.store.tenant_key(row.tenant),
+        goes_on=True,
+    )
+    nodes = _nodes(engine, row, base.parent, new)
+    rendered(warm.copy(), nodes, places_of(nodes, new, parsed.places))
+    return await begin(engine, row, opening, kept, nodes, parent=base.parent)
 
 
 def _ask(whole: Mended, form: str, model: Model) -> Ask:
@@ -137,12 +181,14 @@ def _ask(whole: Mended, form: str, model: Model) -> Ask:
     )
 
 
-def _nodes(engine: Engine, row: Conversation, parsed: Parsed) -> tuple[Message, ...]:
-    """Return the history as nodes to be: the last is pending, if somebody but the model says it."""
-    said = list(parsed.messages)
+def _nodes(
+    engine: Engine, row: Conversation, parent: MessageId | None, messages: Sequence[Message]
+) -> tuple[Message, ...]:
+    """Return a history as nodes to be: the last is pending, if somebody but the model says it."""
+    said = list(messages)
     if said and said[-1].role not in (Role.ASSISTANT, Role.TOOL):
         said[-1] = msgspec.structs.replace(said[-1], status=Status.PENDING)
-    return placed(engine, row, None, said)
+    return placed(engine, row, parent, said)
 
 
 async def _check(

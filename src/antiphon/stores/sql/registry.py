@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from antiphon.core import commands as c
 from antiphon.core.dispatch import Denied
+from antiphon.stores.sql import standing
 from antiphon.stores.sql.commands import (
     answers,
     between,
@@ -46,6 +47,7 @@ FUNCTIONS: Final[Mapping[type[c.Command[Any]], Callable[[Transaction, Any], Any]
             c.StartRun: runs.start,
             c.OpenResponse: responses.begin,
             c.DeleteResponse: responses.delete,
+            c.NotePrefix: standing.note_prefix,
             c.PlaceRun: runs.place_run,
             c.JoinRun: between.join,
             c.AskAgain: between.ask_again,

@@ -7,8 +7,10 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from antiphon.core import standing as s
-from antiphon.core.ids import TenantId
+from antiphon.core.commands import NotePrefix
+from antiphon.core.ids import ConversationId, Digest, MessageId, TenantId
 from antiphon.core.rollout import Difference, Kind, Rollout, Stage, Tally
+from antiphon.stores.sql.rows import pack, unpack
 from antiphon.stores.sql.statements import Statements
 from antiphon.stores.sql.transaction import Transaction
 
@@ -39,6 +41,29 @@ def spend(tx: Transaction, spent: s.Spent, now_ms: int, given: int, made: int) -
           output_tokens = spending.output_tokens + excluded.output_tokens,
           micros = spending.micros + excluded.micros""",
         (spent.key, s.day_of(now_ms), given, made, spent.micros),
+    )
+
+
+def _prefixes(
+    db: Statements, question: s.Prefixes
+) -> dict[Digest, tuple[ConversationId, MessageId]]:
+    marks = ", ".join("?" * len(question.digests))
+    rows = db.all(
+        f"""SELECT digest, conversation, message FROM known_prefix
+        WHERE tenant = ? AND digest IN ({marks})""",
+        (question.tenant, *map(pack, question.digests)),
+    )
+    return {unpack(row[0]): (ConversationId(row[1]), MessageId(row[2])) for row in rows}
+
+
+def note_prefix(tx: Transaction, command: NotePrefix) -> None:
+    """Remember where a history stands."""
+    c = tx.conversation(command.conversation)
+    tx.execute(
+        """INSERT INTO known_prefix (tenant, digest, conversation, message) VALUES (?, ?, ?, ?)
+        ON CONFLICT (tenant, digest) DO UPDATE SET
+          conversation = excluded.conversation, message = excluded.message""",
+        (c.tenant, pack(command.digest), c.id, command.message),
     )
 
 
@@ -152,6 +177,7 @@ QUESTIONS: Final[Mapping[type[s.Question[Any]], Callable[[Statements, Any], Any]
     MappingProxyType(
         {
             s.SpendingSince: _spending,
+            s.Prefixes: _prefixes,
             s.Rollouts: _rollouts,
             s.Differences: _differences,
             s.Tallies: _tallies,
