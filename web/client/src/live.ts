@@ -43,10 +43,15 @@ export interface View {
   readonly error: AntiphonError | null;
 }
 
+/** What the events say of a run; a row that is read may already be further than they are. */
+type ToldOfRun = Partial<Pick<Run, "status" | "error_code" | "leaf">>;
+
 /** More to read than this, and the whole tree is read instead. */
 const MANY = 24;
 const PUBLISH_MS = 16;
 const AGAIN_MS = 1_000;
+/** So often in a row there was more to read, and what is known so far is shown. */
+const ROUNDS = 8;
 
 /** Made by `Client.live`; subscribe to it, look at `view`, and close it. */
 export class Live {
@@ -61,8 +66,10 @@ export class Live {
   #closed = false;
   #reading = false;
   #everything = true;
+  #row = false;
   readonly #messages = new Set<string>();
   readonly #runs = new Set<string>();
+  readonly #told = new Map<string, ToldOfRun>();
 
   constructor(client: Client, id: string, wakes?: Wakes) {
     this.id = id;
@@ -99,7 +106,7 @@ export class Live {
 
   /** Take in a row that a change returned, without waiting for its event. */
   adopt(row: Conversation | Run): void {
-    if ("revision" in row) this.#set({ conversation: newer(this.#next.conversation, row) });
+    if ("revision" in row) this.#setRow(row);
     else if (isOpen(this.#next.runs.get(row.id)?.status ?? "queued")) this.#setRuns([row]);
   }
 
@@ -130,22 +137,26 @@ export class Live {
     if (frame.type !== "durable") return;
     this.#happened(before, frame.event, frame.at_ms);
     this.#patch({});
-    if (this.#messages.size + this.#runs.size > 0 || this.#everything) void this.#load();
+    if (this.#wanting) void this.#load();
+  }
+
+  get #wanting(): boolean {
+    return this.#everything || this.#row || this.#messages.size + this.#runs.size > 0;
   }
 
   #happened(before: State, event: DurableEvent, at_ms: number): void {
     switch (event.type) {
       case "run.changed": {
         const run = this.#next.runs.get(event.run);
-        if (run !== undefined) this.#setRuns([{ ...run, status: event.status, error_code: event.code ?? null }]);
-        this.#runs.add(event.run);
+        this.#tell(event.run, { status: event.status, error_code: event.code ?? null });
         if (!isOpen(event.status) && run?.input != null) this.#messages.add(run.input);
+        this.#row = true;
         return;
       }
       case "message.placed":
       case "results.placed":
       case "message.committed":
-        this.#runs.add(event.run);
+        this.#tell(event.run, { leaf: event.message });
         this.#messages.add(event.message);
         return;
       case "message.kept":
@@ -183,19 +194,21 @@ export class Live {
   async #load(): Promise<void> {
     if (this.#reading) return;
     this.#reading = true;
-    while (!this.#closed && (this.#everything || this.#messages.size + this.#runs.size > 0)) {
+    for (let round = 1; !this.#closed && this.#wanting; round++) {
       const messages = [...this.#messages];
       const runs = [...this.#runs];
+      const row = this.#row;
       const everything = this.#everything || messages.length + runs.length > MANY;
       this.#messages.clear();
       this.#runs.clear();
-      this.#everything = false;
-      // What happens meanwhile may name what is not read yet: it is seen a round later.
-      const { conversation, previews, withdrawn, seq, caughtUp } = this.#next;
+      this.#row = this.#everything = false;
       try {
         if (everything) this.#take(await this.#client.conversations.tree(this.id));
-        else await Promise.all([...messages.map((id) => this.#message(id)), ...runs.map((id) => this.#run(id))]);
-        if (!everything) this.#publish({ ...this.#next, conversation, previews, withdrawn, seq, caughtUp });
+        else {
+          const reads = [...messages.map((id) => this.#message(id)), ...runs.map((id) => this.#run(id))];
+          if (row) reads.push(this.#client.conversations.get(this.id).then((read) => this.#setRow(read)));
+          await Promise.all(reads);
+        }
       } catch (error) {
         const told = error as AntiphonError;
         if (told.code !== "server_unavailable") {
@@ -205,10 +218,12 @@ export class Live {
         }
         for (const id of messages) this.#messages.add(id);
         for (const id of runs) this.#runs.add(id);
+        this.#row ||= row;
         this.#everything ||= everything;
         this.#set({ connection: "reconnecting" });
         await new Promise((done) => setTimeout(done, AGAIN_MS));
       }
+      if (round % ROUNDS === 0) this.#publish(this.#next);
     }
     this.#reading = false;
     this.#publish(this.#next);
@@ -228,11 +243,9 @@ export class Live {
   }
 
   #take({ conversation, messages, runs }: Tree): void {
-    this.#set({
-      conversation: newer(this.#next.conversation, conversation),
-      messages: new Map(messages.map((message) => [message.id, message])),
-      runs: new Map(runs.map((run) => [run.id, run])),
-    });
+    this.#setRow(conversation);
+    this.#set({ messages: new Map(messages.map((message) => [message.id, message])) });
+    this.#setRuns(runs);
     for (const run of runs) if (isOpen(run.status)) this.#runs.add(run.id);
     if (this.#feed !== undefined || this.#closed) return;
     const seq = conversation.last_event;
@@ -259,6 +272,11 @@ export class Live {
     this.#set({ conversation: { ...conversation, ...changed, last_event: seq } });
   }
 
+  #setRow(row: Conversation): void {
+    const held = this.#next.conversation;
+    if (held === null || held.last_event <= row.last_event) this.#set({ conversation: row });
+  }
+
   #setMessages(messages: readonly Message[]): void {
     const all = new Map(this.#next.messages);
     for (const message of messages) all.set(message.id, message);
@@ -267,8 +285,15 @@ export class Live {
 
   #setRuns(runs: readonly Run[]): void {
     const all = new Map(this.#next.runs);
-    for (const run of runs) all.set(run.id, run);
+    for (const run of runs) all.set(run.id, { ...run, ...this.#told.get(run.id) });
     this.#set({ runs: all });
+  }
+
+  #tell(id: string, told: ToldOfRun): void {
+    this.#told.set(id, { ...this.#told.get(id), ...told });
+    this.#runs.add(id);
+    const run = this.#next.runs.get(id);
+    if (run !== undefined) this.#setRuns([run]);
   }
 
   #set(changed: Partial<View>): void {
@@ -289,10 +314,6 @@ export class Live {
     this.#view = view;
     for (const listener of this.#listeners) listener();
   }
-}
-
-function newer(held: Conversation | null, row: Conversation): Conversation {
-  return held !== null && held.last_event > row.last_event ? held : row;
 }
 
 /** What an event named may be gone by the time that it is read. */

@@ -148,7 +148,10 @@ export interface Run {
   readonly input: string | null;
   readonly asked_parent: string | null;
   readonly session: string | null;
+  /** The newest message of the run's own line: its input, then each commit. */
   readonly leaf: string | null;
+  /** Where its placement, or its last commit, left the head. */
+  readonly head_left: string | null;
   readonly answer: string | null;
   readonly operation: string | null;
   readonly committed: number;

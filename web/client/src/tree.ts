@@ -1,6 +1,23 @@
 /** The tree of messages, for a screen: which line is looked at, what stands beside it. */
 
-import type { Message } from "./rows.ts";
+import type { View } from "./live.ts";
+import { isOpen, type Message } from "./rows.ts";
+
+/**
+ * Where the line to be looked at ends: at the head, or, where a run is at work that the head will
+ * follow, where that run is. Its preview belongs below.
+ */
+export function leafOf({ conversation, messages, runs }: View): string | null {
+  const head = conversation?.head ?? null;
+  let leaf = head;
+  for (const run of runs.values()) {
+    if (!isOpen(run.status) || run.status === "queued" || run.leaf === null || !messages.has(run.leaf)) continue;
+    const left = run.head_left;
+    // A row may be read before the event that moves the head comes.
+    if (left === head || left === run.leaf || (left !== null && !messages.has(left))) leaf = run.leaf;
+  }
+  return leaf;
+}
 
 /** An index over the messages of one conversation; make another when they change. */
 export class Branches {
