@@ -26,6 +26,7 @@ function run(id: string, status: RunStatus, more: Partial<Run> = {}): Run {
     asked_parent: null,
     session: null,
     leaf: null,
+    head_left: null,
     answer: null,
     operation: null,
     committed: 0,
