@@ -21,6 +21,7 @@ from antiphon.server import (
     models,
     resources,
     responses,
+    uistream,
 )
 from antiphon.server.admission import Admission
 from antiphon.server.body import answer
@@ -45,6 +46,7 @@ def endpoints() -> list[Endpoint]:
         *conversations.routes,
         *files.routes,
         *doors.routes,
+        *uistream.routes,
     ]
 
     async def describe(request: Request) -> Response:
