@@ -253,6 +253,26 @@ async def test_a_tool_of_the_page_is_carried_out_there(db: Path) -> None:
     assert provider.messages()[-1]["content"] == '{"h":12}'
 
 
+async def test_what_assistant_ui_adds_to_a_request_is_what_it_means(db: Path) -> None:
+    provider = ScriptedProvider(says("Noon"))
+    context = {
+        "tools": {"clock": {"description": "Tell the time", "parameters": {"type": "object"}}},
+        "system": "Be brief.",
+        "callSettings": {"temperature": 0.5, "maxTokens": 9},
+        "config": {"modelName": "rehearsal"},
+        "metadata": {},
+    }
+    async with served(db, provider) as at:
+        await said(at, asking(user("u1", "What time is it?"), **context))
+        foreign = {"config": {"baseUrl": "http://elsewhere.invalid"}}
+        refused = await at.client.post(CHAT, asking(user("u2", "Hi"), **foreign))
+    sent = json.loads(provider.bodies[0])
+    assert (sent["temperature"], sent["tools"][0]["function"]["name"]) == (0.5, "clock")
+    assert sent["messages"][0]["content"] == "Be brief."
+    assert 9 in sent.values()  # however the dialect calls it
+    assert (refused.status, refused.json["error"]["code"]) == (400, "unknown_field")
+
+
 async def test_a_page_that_comes_back_is_told_all_of_the_answer(db: Path) -> None:
     hold = Hold()
     script = [chunk({"content": "Hel"}), hold, *says("lo")]

@@ -63,7 +63,7 @@ async def begun(request: Request, chat: Chat) -> Begun:
         AntiphonError: It is refused: nothing was changed.
     """
     engine = engine_of(request)
-    ask = ask_of(request, chat)
+    ask = ask_of(request, chat.asking())
     last = chat.messages[-1]
     if last.role == "system":
         raise InvalidInput("Say it in `instructions`.", at="messages")

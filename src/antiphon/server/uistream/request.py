@@ -9,7 +9,9 @@ import msgspec
 from msgspec import Meta
 
 from antiphon.core.blocks import Block, File, Image, Text
+from antiphon.core.manifest import ToolDeclaration
 from antiphon.errors import InvalidInput
+from antiphon.server.body import Body
 from antiphon.server.resources.messages import Asking
 
 _DATA_URL: Final = re.compile(r"data:(?P<type>[^;,]*)(;[^,]*)?;base64,(?P<data>.*)", re.DOTALL)
@@ -50,13 +52,66 @@ class UIMessage(msgspec.Struct, frozen=True, kw_only=True):
     metadata: Any = None
 
 
-class Chat(Asking, frozen=True, kw_only=True):
-    """A request of `useChat`, with what is asked of the run beside it, from its `body` option."""
+class PageTool(Body, frozen=True, kw_only=True):
+    """A tool that the page carries out, under its name, as assistant-ui declares it."""
+
+    description: str = ""
+    parameters: msgspec.Raw = msgspec.Raw(b'{"type":"object","properties":{}}')
+
+
+class CallSettings(Body, frozen=True, kw_only=True):
+    """What assistant-ui's model context says of a call."""
+
+    temperature: Annotated[float, Meta(ge=0)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = msgspec.field(default=None, name="maxTokens")
+
+
+class Config(Body, frozen=True, kw_only=True):
+    """What assistant-ui's model context says of the model."""
+
+    model: str | None = msgspec.field(default=None, name="modelName")
+
+
+class Chat(Body, frozen=True, kw_only=True):
+    """A request of `useChat`, and what is asked of the run, from its transport's `body`.
+
+    `system`, `callSettings`, `config` and tools by name are what assistant-ui's transport adds.
+    """
 
     id: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
     messages: Annotated[list[UIMessage], Meta(min_length=1)]
     trigger: Literal["submit-message", "regenerate-message"] = "submit-message"
     message: str | None = msgspec.field(default=None, name="messageId")
+    metadata: Any = None
+    model: str | None = None
+    instructions: str | None = None
+    system: str | None = None
+    tools: tuple[ToolDeclaration, ...] | dict[str, PageTool] = ()
+    tool_choice: str | None = None
+    temperature: Annotated[float, Meta(ge=0)] | None = None
+    max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
+    call_settings: CallSettings = msgspec.field(default=CallSettings(), name="callSettings")
+    config: Config = Config()
+
+    def asking(self) -> Asking:
+        """Return what is asked of the run; what the page's author wrote stands before the rest."""
+        settings = self.call_settings
+        return Asking(
+            model=self.model or self.config.model,
+            instructions=self.instructions if self.instructions is not None else self.system,
+            tools=self._declared(),
+            tool_choice=self.tool_choice,
+            temperature=self.temperature if self.temperature is not None else settings.temperature,
+            max_output_tokens=self.max_output_tokens or settings.max_tokens,
+        )
+
+    def _declared(self) -> tuple[ToolDeclaration, ...]:
+        if isinstance(self.tools, tuple):
+            return self.tools
+        return tuple(
+            ToolDeclaration(name=name, description=tool.description, parameters=tool.parameters)
+            for name, tool in self.tools.items()
+        )
 
 
 def blocks_of(message: UIMessage) -> tuple[Block, ...]:
