@@ -1,1 +1,226 @@
-export {};
+/** Every action of the console, by hand. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { begun, conversationOf, line, neverSent, rows, says, screen, settled, showing } from "../src/console.ts";
+import { gate } from "../src/model.ts";
+import { antiphon, model, opened, until } from "../src/stage.ts";
+
+test("an answer is shown as a preview, lighter, and then as saved", async () => {
+  await opened("/", async (page) => {
+    const go = gate();
+    model.will(async (saying) => {
+      saying.say("heron ");
+      await go.passed;
+      saying.say("stands");
+      saying.end();
+    });
+    await says(page, "Name a bird");
+    await showing(page, "waiting: Name a bird", "preview: heron");
+    await page.getByText("not saved yet").waitFor();
+    const faint = await page.locator("[data-ink=preview] .words p").evaluate((p) => getComputedStyle(p).color);
+    go.open();
+    await showing(page, "Name a bird", "heron stands");
+    const solid = await page.locator(".response[data-ink=saved] .words p").evaluate((p) => getComputedStyle(p).color);
+    assert.notEqual(faint, solid);
+    await settled(page);
+    neverSent("heron");
+  });
+});
+
+test("stop is a call; what was shown stays, as stopped, and can be kept", async () => {
+  await opened("/", async (page) => {
+    model.will((saying) => saying.say("otters swim"));
+    await says(page, "Name a mammal");
+    await showing(page, "waiting: Name a mammal", "preview: otters swim");
+    await page.getByRole("button", { name: "Stop", exact: true }).click();
+    await until(() => screen(page), (seen) => seen.at(-1) === "stopped: otters swim");
+    assert.deepEqual(await line(conversationOf(page)), ["Name a mammal"]);
+    await page.getByRole("button", { name: "Keep this text" }).click();
+    await until(() => line(conversationOf(page)), (saved) => saved.at(-1) === "otters swim");
+    await until(() => screen(page), (seen) => seen.includes("otters swim"));
+    neverSent("otters");
+  });
+});
+
+test("an edit and another answer stand beside the first, and the arrows go between them", async () => {
+  await opened("/", async (page) => {
+    await begun(page, "Name a tree", "birch one");
+    model.will((saying) => (saying.say("birch two"), saying.end()));
+    await page.locator(".response").getByRole("button", { name: "Answer again", exact: true }).click();
+    await showing(page, "Name a tree", "birch two");
+    await page.getByText("Version 2 of 2").waitFor({ state: "attached" });
+    await page.getByRole("button", { name: "Previous version" }).click();
+    await showing(page, "Name a tree", "birch one");
+    await page.reload(); // which version is looked at is kept by the server
+    await showing(page, "Name a tree", "birch one");
+    model.will((saying) => (saying.say("birch three"), saying.end()));
+    await page.locator(".call").getByRole("button", { name: "Edit", exact: true }).click();
+    const field = page.getByLabel("New version of your message");
+    await field.fill("Name another tree");
+    await field.press("Enter");
+    await showing(page, "Name another tree", "birch three");
+    await settled(page);
+    await page.locator(".call").getByRole("button", { name: "Previous version" }).click();
+    await until(() => screen(page), (seen) => seen[0] === "Name a tree");
+    await settled(page);
+    assert.deepEqual(JSON.parse(model.requests.at(-1) ?? "").messages.map((one: { content: string }) => one.content), ["Name another tree"]);
+    neverSent("birch");
+  });
+});
+
+test("the whole tree: every version is there, and one is chosen", async () => {
+  await opened("/", async (page) => {
+    await begun(page, "Name a stone", "flint one");
+    model.will((saying) => (saying.say("flint two"), saying.end()));
+    await page.locator(".response").getByRole("button", { name: "Answer again", exact: true }).click();
+    await showing(page, "Name a stone", "flint two");
+    await page.getByRole("button", { name: "Whole tree" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("flint two").waitFor();
+    await dialog.getByText("flint one").click();
+    await showing(page, "Name a stone", "flint one");
+    await settled(page);
+  });
+});
+
+test("fork, rename, search in Chinese, export, delete", async () => {
+  await opened("/", async (page) => {
+    await begun(page, "鲸鱼住在哪里？", "海里");
+    const first = conversationOf(page);
+    const foot = page.locator(".response");
+    await foot.getByRole("button", { name: "More", exact: true }).click();
+    await page.getByRole("menuitem", { name: "Fork from here" }).click();
+    await until(() => conversationOf(page), (now) => now !== first && now !== "");
+    await showing(page, "鲸鱼住在哪里？", "海里");
+    await page.locator(".top-title button").click();
+    await page.getByRole("textbox", { name: "Title", exact: true }).fill("Whales");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("navigation").getByText("Whales").waitFor();
+    await page.getByLabel("Search titles and texts").fill("鲸鱼");
+    await until(() => page.getByRole("navigation").locator("a.entry").count(), (count) => count === 2);
+    await page.getByLabel("Search titles and texts").fill("nowhere-at-all");
+    await page.getByText("Nothing holds “nowhere-at-all”.").waitFor();
+    await page.getByLabel("Search titles and texts").fill("");
+    const saving = page.waitForEvent("download");
+    await page.getByRole("button", { name: "Conversation menu" }).click();
+    await page.getByRole("menuitem", { name: "Export" }).click();
+    assert.match((await saving).suggestedFilename(), /\.jsonl$/);
+    await page.getByRole("button", { name: "Conversation menu" }).click();
+    await page.getByRole("menuitem", { name: "Delete conversation" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Delete conversation" }).click();
+    await until(() => page.url(), (url) => !url.includes("/c/"));
+    await assert.rejects(antiphon.api("GET", `/conversations/${first}x`), /404/);
+  });
+});
+
+test("a message is deleted: it leaves the line, and says first what goes with it", async () => {
+  await opened("/", async (page) => {
+    await begun(page, "Name a fish", "perch");
+    await page.locator(".response").getByRole("button", { name: "More", exact: true }).click();
+    await page.getByRole("menuitem", { name: "Delete" }).click();
+    await page.getByRole("dialog").getByText("left out of every line").waitFor();
+    await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+    await showing(page, "Name a fish");
+    await settled(page);
+  });
+});
+
+for (const [decision, outcome] of [["Approve", "done"], ["Refuse", "failed"]] as const) {
+  test(`a tool call waits until a person decides: ${decision.toLowerCase()}`, async () => {
+    await opened("/", async (page) => {
+      model.will(
+        (saying) => saying.call(`console-${decision}`, "time_get_current_time", { timezone: "UTC" }),
+        (saying) => (saying.say("Understood."), saying.end()),
+      );
+      await says(page, "What time is it?");
+      const card = page.locator(".call-card");
+      await card.getByText("needs your approval").waitFor();
+      await card.getByRole("button", { name: decision, exact: true }).click();
+      if (decision === "Refuse") await card.getByRole("button", { name: decision, exact: true }).click();
+      await card.getByText(outcome, { exact: true }).waitFor();
+      await until(() => screen(page), (seen) => seen.at(-1)?.endsWith("Understood.") === true);
+    });
+  });
+}
+
+test("a file goes with a message, and a long one is sent whole", async () => {
+  await opened("/", async (page) => {
+    await page.locator("input[type=file]").setInputFiles({ name: "note.png", mimeType: "image/png", buffer: Buffer.from(PIXEL, "base64") });
+    await page.getByRole("button", { name: "Remove image/png" }).waitFor();
+    await says(page, "What is this?");
+    await until(() => screen(page), (seen) => seen.length === 2 && !seen[1]?.startsWith("preview"));
+    assert.ok(model.requests.at(-1)?.includes(PIXEL));
+    assert.equal(await page.locator(".call img").count(), 1);
+  });
+});
+
+test("text that is taken back leaves the answer, and a line says so that opens", async () => {
+  await opened("/", async (page) => {
+    const [seen, go] = [gate(), gate()];
+    model.will(
+      async (saying) => {
+        saying.say("zebra stripes");
+        await seen.passed;
+        saying.cut();
+      },
+      async (saying) => {
+        await go.passed;
+        saying.say("plain horse");
+        saying.end();
+      },
+    );
+    await says(page, "Name an animal");
+    await until(() => screen(page), (now) => now.at(-1) === "preview: zebra stripes");
+    seen.open();
+    await page.locator("details.withdrawn").waitFor();
+    assert.ok(!(await rows(page)).some((row) => row.text.includes("zebra") && row.kind !== "withdrawn"));
+    go.open();
+    await until(() => screen(page), (now) => now.at(-1) === "plain horse" || now.includes("plain horse"));
+    await settled(page);
+    await page.locator("details.withdrawn summary").click();
+    await page.getByText("zebra stripes").waitFor();
+    neverSent("zebra", "horse");
+  });
+});
+
+test("a message that is sent while another is answered waits its turn", async () => {
+  await opened("/", async (page) => {
+    const go = gate();
+    model.will(async (saying) => {
+      saying.say("slow");
+      await go.passed;
+      saying.end();
+    });
+    await says(page, "First");
+    await showing(page, "waiting: First", "preview: slow");
+    await says(page, "Second");
+    await page.getByText("Next in turn").waitFor();
+    go.open();
+    await showing(page, "First", "slow", "Second", "Answer to Second.");
+    await settled(page);
+  });
+});
+
+test("why this answer: its attempts in time, its prompt, the exact request, and all that is recorded", async () => {
+  await opened("/", async (page) => {
+    await begun(page, "Name a metal", "copper");
+    await page.locator(".response").getByRole("button", { name: "Why this answer?" }).click();
+    const panel = page.getByRole("complementary", { name: "Why this answer?" });
+    const views: readonly (readonly [string, RegExp])[] = [
+      ["Timeline", /played-1/],
+      ["Prompt", /Name a metal|transcript/i],
+      ["Request", /Name a metal/],
+      ["Record", /COMMITTED/],
+    ];
+    assert.equal(await panel.getByRole("tab").count(), views.length);
+    for (const [at, [, wanted]] of views.entries()) {
+      await panel.getByRole("tab").nth(at).click();
+      await until(() => panel.innerText(), (text) => wanted.test(text));
+    }
+    await page.keyboard.press("Escape");
+    await panel.waitFor({ state: "detached" });
+  });
+});
+
+const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
