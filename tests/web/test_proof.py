@@ -34,7 +34,7 @@ PROVES = {
 
 SCENARIOS = [
     found[1]
-    for name in ("protocol", "pages", "console", "network")
+    for name in ("protocol", "pages", "console", "network", "people")
     for found in re.finditer(r'^test\("([^"]+)"', (WEB / f"proof/test/{name}.test.ts").read_text("utf-8"), re.MULTILINE)
 ]  # fmt: skip
 

@@ -74,6 +74,12 @@ export class Model {
     this.#scripts.push(...scripts);
   }
 
+  /** Forget what was to be said, and break off what is being said. */
+  forget(): void {
+    this.#scripts.length = 0;
+    this.#server.closeAllConnections();
+  }
+
   async open(): Promise<void> {
     await once(this.#server.listen(0, "127.0.0.1"), "listening");
     this.url = `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;

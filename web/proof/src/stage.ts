@@ -44,6 +44,7 @@ export async function opened(path: string, use: (page: Page) => Promise<void>, o
     await use(page);
     if (thrown.length > 0) throw new Error(`the page threw: ${thrown.join("\n")}`);
   } finally {
+    model.forget();
     proxy.cuts.length = 0;
     proxy.mangle = null;
     proxy.down = false;

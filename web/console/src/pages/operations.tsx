@@ -9,7 +9,7 @@ import { useNow } from "../thread/open";
 import { Icon } from "../ui/icons";
 import { Notice } from "../ui/notice";
 import { Dialog } from "../ui/overlays";
-import { useTimes, useWords } from "../words";
+import { useTimes, useWords, type Words } from "../words";
 import { reasonOf } from "../words/reasons";
 import { type Metrics, metricsOf, sumBy, sumOf } from "./metrics";
 import { Link, MenuButton } from "./sidebar";
@@ -211,11 +211,11 @@ function Figures({ metrics }: { readonly metrics: Metrics }) {
     ["antiphon_commit_conflicts_total", words.figureConflicts],
   ] as const;
   const shown: readonly (readonly [string, string, string?])[] = [
-    [words.figureRuns, times.number(sumOf(metrics, "antiphon_runs_total")), listed(runs)],
-    [words.figureTokens, times.number(sumOf(metrics, "antiphon_tokens_total")), listed(tokens)],
+    [words.figureRuns, times.number(sumOf(metrics, "antiphon_runs_total")), listed(words, runs)],
+    [words.figureTokens, times.number(sumOf(metrics, "antiphon_tokens_total")), listed(words, tokens)],
     [words.figureWithdrawn, times.number(sumOf(metrics, "antiphon_previews_withdrawn_total"))],
     [words.figureLate, times.number(sumOf(metrics, "antiphon_late_blocks_total"))],
-    [words.figureCalls, times.number(sumOf(metrics, "antiphon_tool_calls_total")), listed(sumBy(metrics, "antiphon_tool_calls_total", "outcome"))],
+    [words.figureCalls, times.number(sumOf(metrics, "antiphon_tool_calls_total")), listed(words, sumBy(metrics, "antiphon_tool_calls_total", "outcome"))],
     [words.figureStreams, times.number(sumOf(metrics, "antiphon_streams"))],
   ];
   return (
@@ -269,8 +269,8 @@ function Ticking({ value }: { readonly value: string }) {
   );
 }
 
-function listed(parts: ReadonlyMap<string, number>): string {
-  return [...parts].map(([name, value]) => `${name} ${value}`).join(" · ");
+function listed(words: Words, parts: ReadonlyMap<string, number>): string {
+  return [...parts].map(([label, value]) => `${words.figureLabel(label)} ${value}`).join(" · ");
 }
 
 function Refusals({ metrics }: { readonly metrics: Metrics }) {

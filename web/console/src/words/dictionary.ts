@@ -25,6 +25,17 @@ const KEY_WORDS: Readonly<Record<string, readonly [string, string]>> = {
   palette: ["Go to, or do", "跳转或执行"],
 };
 
+/** The labels of our metrics, which are English words themselves. */
+const LABELS: Readonly<Record<string, string>> = {
+  success: "成功",
+  error: "失败",
+  canceled: "已停止",
+  unknown: "未知",
+  replayed: "复用",
+  input: "输入",
+  output: "输出",
+};
+
 export const dictionary = {
   // The frame
   product: ["Antiphon", "Antiphon"],
@@ -391,6 +402,7 @@ export const dictionary = {
   openConversation: ["Open the conversation", "打开对话"],
   figuresTitle: ["Since the server was started", "自服务器启动以来"],
   figureRuns: ["Runs", "运行"],
+  figureLabel: [(label: string) => label, (label: string) => LABELS[label] ?? label],
   figureTokens: ["Tokens", "Token 用量"],
   figureWithdrawn: ["Previews taken back", "撤回的预览"],
   figureLate: ["Late, and without effect", "迟到且无影响"],
