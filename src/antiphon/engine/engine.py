@@ -53,6 +53,7 @@ from antiphon.core.rollout import Rollout
 from antiphon.core.tree import line as visible
 from antiphon.core.tree import with_results
 from antiphon.engine.dispatch.dispatcher import Dispatcher
+from antiphon.engine.dispatch.overdue import Overdue
 from antiphon.engine.erasure import Erasure
 from antiphon.engine.knowledge.files import Files
 from antiphon.engine.knowledge.memories import Memories
@@ -90,6 +91,7 @@ class Engine:
         self.erasure = Erasure(world, self._tell_canceled)
         self.files = Files(world)
         self.memories = Memories(world)
+        self._overdue = Overdue(world)
         self.failures: list[BaseException] = []
 
     async def start(self) -> None:
@@ -98,6 +100,7 @@ class Engine:
         self.world.functions.on_coming(self._tools_came)
         for conversation in await recover(self.world):
             self.kick(conversation)
+        await self._overdue.start()
         for response in await self.world.store.unstored():
             self.erasure.forget_later(response, had=True)  # whoever waited for it is gone
 
@@ -118,6 +121,7 @@ class Engine:
     async def close(self) -> None:
         """Stop working. What is in flight is recorded as UNKNOWN; the next start settles it."""
         self._closing = True
+        self._overdue.close()
         await self.erasure.close()
         tasks = [*self._tasks.values(), *self._strays]
         for task in tasks:

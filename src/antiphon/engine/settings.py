@@ -80,6 +80,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         retry_after_cap_s: A provider that asks for a longer pause than this gets no retry.
         resend_after_unknown: Whether a call of unknown outcome, once confirmed ended, is made
             again: `never`, by the process that saw it break (`same_process`), or `always`.
+        unknown_limit_s: When the outcome of a call has been unknown for so long, the log says so.
         commit_truncated: Whether text that the token limit cut is kept as the answer, marked as
             cut; calls never are.
         max_event_bytes: Largest single event of a stream.
@@ -146,6 +147,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retry_cap_s: Pause = 8.0
     retry_after_cap_s: Pause = 60.0
     resend_after_unknown: Resend = Resend.SAME_PROCESS
+    unknown_limit_s: Seconds = 900.0
     commit_truncated: bool = True
 
     max_event_bytes: Bytes = 4 * 1024 * 1024
