@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.cli.commands import Place, text
+from tests.server.process import server_process
 
 HEADER: dict[str, Any] = {"kind": "export", "version": 1}
 CONV: dict[str, Any] = {"kind": "conversation", "id": "conv_1", "head": "b"}
@@ -213,3 +214,23 @@ def test_any_tree_survives_the_way_through_two_databases(
     assert {name for name, v in found.items() if v.get("deleted")} == {
         v["id"] for v in file if v["deleted"]
     }
+
+
+def test_while_a_server_has_the_file_the_import_goes_through_the_server(place: Place) -> None:
+    with server_process(place.folder, "--db", str(place.db)):
+        told = place.do("import", "-", "--json", given=written(*FILE)).json
+        assert told == {
+            "conversations": [
+                {"id": "conv_1", "imported": 2, "replayed": 0, "deleted": 0, "missing": 0}
+            ],
+            "torn_line": None,
+        }
+        again = place.do("import", "-", "--json", given=written(*FILE)).json
+        assert again["conversations"][0]["replayed"] == 2
+        more = [HEADER, {**CONV, "id": "conv_2"}, line("c", None)]
+        assert place.do("import", "-", "--into", "conv_1", given=written(*more)).code == 0
+        other = [HEADER, CONV, line("a", None, "other words")]
+        refused = place.do("import", "-", given=written(*other))
+        assert refused.code == 2
+        assert "error[message_id_conflict]" in refused.err
+        assert [m["id"] for m in place.tree()["messages"]] == ["a", "b", "c"]

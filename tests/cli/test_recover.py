@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.commands import PATIENCE_S, Place, killed_in_mid_answer
+from tests.server.process import server_process
 
 
 @pytest.fixture
@@ -44,6 +45,8 @@ def test_a_dispatch_in_flight_is_listed_with_its_age_and_the_next_safe_step(
     assert dispatch["state"] in ("DISPATCHING", "SENT", "STREAMING")
     assert dispatch["age_ms"] >= 0
     assert dispatch["generation"] == 2
+    assert dispatch["policy"] == ["connection", "deadline"]
+    assert dispatch["actions"] == ["settle", "cancel"]
     assert dispatch["next"] == (
         "settle it (antiphon recover --settle, or any start): the connection that carried it is "
         "closed, and closing ends the call"
@@ -93,3 +96,16 @@ def test_a_dispatch_of_a_living_process_is_its_own_business(place: Place) -> Non
     finally:
         chat.kill()
         chat.communicate(timeout=PATIENCE_S)
+
+
+def test_while_a_server_has_the_database_what_is_safe_is_done_through_it(place: Place) -> None:
+    place.say("hello")
+    with server_process(place.folder, "--db", str(place.db)) as server:
+        told = place.do("recover", "--settle", "--json")
+        assert told.code == 0
+        assert told.json == {
+            "held_by": str(server.process.pid),
+            "dispatches": [],
+            "calls": [],
+            "settled": [],
+        }

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 import click
 
-from antiphon.cli.opening import holder_of, reading, run, settings_of, writing
+from antiphon.cli.opening import holder_of, reading, run, server_of, settings_of, writing
 from antiphon.cli.output import config_option, db_option, json_option, note, print_json
+from antiphon.cli.through import through
 from antiphon.cli.view.run import explained
 from antiphon.cli.view.text import Ink, count, harmless, lasted, one_line, table
 from antiphon.core import recovery
@@ -18,7 +20,10 @@ from antiphon.core.records import Attempt, Call, Run
 from antiphon.engine.dispatch.unsettled import Unsettled, unknown_calls, unsettled
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
-from antiphon.errors import OutcomeUnknown
+from antiphon.errors import InvalidInput, OutcomeUnknown
+
+NOT_YET: Final = ("outcome_unproven", "dispatch_not_unknown")
+"""Why a server leaves a dispatch as it is: nothing is proven, or it has been settled meanwhile."""
 
 
 @click.command()
@@ -34,8 +39,8 @@ def command(settle: bool, as_json: bool, db: str | None, config: str | None) -> 
     """List the dispatches whose outcome nobody knows, how long for, and what may be done.
 
     A dispatch is in flight, or unknown: it may have been carried out. What a process left behind
-    when it died is settled by the next one that opens the database; --settle does it now.
-    Without it the database is only read.
+    when it died is settled by the next one that opens the database; --settle does it now, through
+    the server where one has the database open. Without it the database is only read.
 
     The exit code is 5 while something is left unknown, else 0.
     """
@@ -99,22 +104,36 @@ async def _look(settings: Settings, held_by: str | None) -> Found:
 
 
 async def _settle(settings: Settings) -> Found:
+    server = await server_of(settings)
+    held_by = None if server is None else await asyncio.to_thread(holder_of, settings)
     async with reading(settings) as world:
-        before = await _found(world, None)
-    async with writing(settings) as world:
-        after = await _found(world, None)
-        left = {one.attempt.operation for one in after.dispatches}
-        settled = [
-            (one, await world.store.find_run(one.attempt.run))
-            for one in before.dispatches
-            if one.attempt.operation not in left
-        ]
-    return Found(
-        held_by=None,
-        dispatches=after.dispatches,
-        calls=after.calls,
-        settled=tuple(settled),
-    )
+        before = await _found(world, held_by)
+    if server is None:
+        async with writing(settings) as world:  # what is safe is done by opening it
+            return await _since(world, before)
+    for one in before.dispatches:
+        # The server has held it all along, or is the successor of who did: it knows.
+        if one.attempt.state is State.UNKNOWN:
+            path = f"/dispatches/{one.attempt.operation}/resolve"
+            try:
+                await through(server, "POST", path, {"action": "settle"})
+            except InvalidInput as refused:
+                if refused.code not in NOT_YET:
+                    raise
+    async with reading(settings) as world:
+        return await _since(world, before)
+
+
+async def _since(world: World, before: Found) -> Found:
+    """Return what is open now, and what of `before` is settled."""
+    after = await _found(world, before.held_by)
+    left = {one.attempt.operation for one in after.dispatches}
+    settled = [
+        (one, await world.store.find_run(one.attempt.run))
+        for one in before.dispatches
+        if one.attempt.operation not in left
+    ]
+    return replace(after, settled=tuple(settled))
 
 
 async def _found(world: World, held_by: str | None) -> Found:
@@ -163,6 +182,7 @@ def _print(found: Found, ink: Ink) -> None:
             ("run", f"{attempt.run} of {attempt.conversation}"),
             ("attempt", f"{attempt.number}, generation {attempt.generation}"),
             ("known", _known(attempt)),
+            ("policy", ", then ".join(one.policy)),
             ("next", _next(one)),
         ]
         for row in table(rows):
@@ -195,6 +215,9 @@ def _as_json(one: Unsettled) -> dict[str, object]:
         "handle": attempt.handle,
         "age_ms": one.age_ms,
         "deadline_ms": attempt.deadline_ms,
+        "sent": attempt.written_ms is not None,
+        "policy": list(one.policy),
+        "actions": list(one.actions),
         "next": _next(one),
     }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -13,14 +14,31 @@ from antiphon.core.records import Attempt, Call, CallState
 from antiphon.engine.dispatch.target import adapter_of
 from antiphon.engine.world import World
 
+Action: TypeAlias = Literal["settle", "ended", "cancel"]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unsettled:
-    """An attempt in flight or unknown, and the next safe thing to do; None is to wait."""
+    """An attempt in flight or unknown, and the next safe thing to do; None is to wait.
+
+    `policy` is its profile's ladder out of UNKNOWN, best first.
+    """
 
     attempt: Attempt
     age_ms: int
+    policy: tuple[recovery.Rung, ...]
     action: recovery.NextAction | None
+
+    @property
+    def actions(self) -> tuple[Action, ...]:
+        """What somebody may safely do: `settle` what is proven, say that it has `ended`, `cancel`."""
+        match self.action:
+            case None:
+                return ("cancel",)
+            case recovery.ConfirmEnded():
+                return ("settle", "cancel")
+            case _:
+                return ("ended", "cancel")
 
 
 async def unsettled(world: World, *, at_work: bool, successor: bool) -> list[Unsettled]:
@@ -44,29 +62,23 @@ async def looked_at(world: World, attempt: Attempt, *, at_work: bool, successor:
     """Return an active attempt with its age and what may be done about it."""
     now_ms = world.clock.now_ms()
     since = attempt.ended_ms or attempt.written_ms or attempt.accepted_ms or now_ms
+    manifest, _ = await world.store.manifest(attempt.operation)
+    adapter = await adapter_of(world, manifest)
+    action = None
+    if not at_work or attempt.state is State.UNKNOWN:
+        action = recovery.next_action(
+            # What is in flight when its process dies becomes UNKNOWN first.
+            replace(attempt, state=State.UNKNOWN),
+            adapter.recovery,
+            recovery.Witness(closed=successor),
+            now_ms=now_ms,
+            closing_ends=adapter.closing_ends,
+        )
     return Unsettled(
         attempt=attempt,
         age_ms=max(0, now_ms - since),
-        action=(
-            None
-            if at_work and attempt.state is not State.UNKNOWN
-            else await _action(world, attempt, now_ms, successor=successor)
-        ),
-    )
-
-
-async def _action(
-    world: World, attempt: Attempt, now_ms: int, *, successor: bool
-) -> recovery.NextAction:
-    manifest, _ = await world.store.manifest(attempt.operation)
-    adapter = await adapter_of(world, manifest)
-    return recovery.next_action(
-        # What is in flight when its process dies becomes UNKNOWN first.
-        replace(attempt, state=State.UNKNOWN),
-        adapter.recovery,
-        recovery.Witness(closed=successor),
-        now_ms=now_ms,
-        closing_ends=adapter.closing_ends,
+        policy=adapter.recovery,
+        action=action,
     )
 
 

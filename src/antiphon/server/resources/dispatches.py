@@ -6,7 +6,7 @@ because somebody asked; what can be done is to wait, to prove that it has ended,
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -19,7 +19,14 @@ from antiphon.core.dispatch import ACTIVE, State
 from antiphon.core.ids import CallId, ConversationId, OperationId, RunId
 from antiphon.core.keys import Right
 from antiphon.core.records import Attempt, Call, Run
-from antiphon.engine.dispatch.unsettled import Unsettled, looked_at, unknown_calls, unsettled
+from antiphon.core.recovery import Rung
+from antiphon.engine.dispatch.unsettled import (
+    Action,
+    Unsettled,
+    looked_at,
+    unknown_calls,
+    unsettled,
+)
 from antiphon.engine.runs.startup import confirm_ended, settle_unknown
 from antiphon.errors import Conflict, InvalidInput
 from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
@@ -28,8 +35,6 @@ from antiphon.server.principals import principal_of
 from antiphon.server.scope import view_of
 
 PATH: Final = "/antiphon/v1/dispatches"
-
-Action: TypeAlias = Literal["settle", "ended", "cancel"]
 
 
 class Listing(Query, frozen=True, kw_only=True):
@@ -41,7 +46,8 @@ class Listing(Query, frozen=True, kw_only=True):
 class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
     """A dispatch whose outcome is open.
 
-    `actions` may safely be taken: `settle` where it is proven that nothing of it can reach us
+    `sent` says whether a byte of it is known to have left, `policy` by which ways, best first, its
+    profile leads out of UNKNOWN. `actions` may safely be taken: `settle` where it is proven that nothing of it can reach us
     any more, `ended` where a person knows that, `cancel` always. `next` says so in words.
     """
 
@@ -55,6 +61,8 @@ class Dispatch(msgspec.Struct, frozen=True, kw_only=True):
     handle: str | None
     age_ms: int
     deadline_ms: int
+    sent: bool
+    policy: tuple[Rung, ...]
     actions: tuple[Action, ...]
     next: str
 
@@ -142,13 +150,6 @@ def _unknown(attempt: Attempt) -> Attempt:
 
 def _told(one: Unsettled) -> Dispatch:
     attempt = one.attempt
-    match one.action:
-        case None:
-            actions: tuple[Action, ...] = ("cancel",)
-        case recovery.ConfirmEnded():
-            actions = ("settle", "cancel")
-        case _:
-            actions = ("ended", "cancel")
     return Dispatch(
         operation=attempt.operation,
         conversation=attempt.conversation,
@@ -160,7 +161,9 @@ def _told(one: Unsettled) -> Dispatch:
         handle=attempt.handle,
         age_ms=one.age_ms,
         deadline_ms=attempt.deadline_ms,
-        actions=actions,
+        sent=attempt.written_ms is not None,
+        policy=one.policy,
+        actions=one.actions,
         next=_words(one.action),
     )
 
