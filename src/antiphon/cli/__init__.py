@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "recover": "List dispatches of unknown outcome, and settle them.",
     "export": "Write a conversation as JSON lines.",
     "import": "Read a conversation from JSON lines.",
+    "copy": "Copy a database into an empty one.",
     "erase": "Erase what was said, for good.",
     "keys": "Make, list and revoke the keys of a server.",
     "rollout": "Say which way traffic goes, and see what the shadow found.",

@@ -25,6 +25,16 @@ DIALECT: Final = Dialect(
         replace(convert_from(m.blocks, 'UTF8'), '\u0000', '\ufffd') AS json)) AS b
       WHERE b ->> 'text' ILIKE :words ESCAPE '\')""",
     titled=r"c.title ILIKE :words ESCAPE '\'",
+    columns="""SELECT c.relname, a.attname, coalesce(array_position(i.indkey::int2[], a.attnum), -1) + 1
+      FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+      LEFT JOIN pg_index AS i ON i.indrelid = c.oid AND i.indisprimary
+      WHERE c.relnamespace = 'antiphon'::regnamespace AND c.relkind = 'r'
+        AND a.attnum > 0 AND NOT a.attisdropped ORDER BY c.relname, a.attnum""",
+    copied=(
+        """SELECT setval(pg_get_serial_sequence('conversation', 'number'),
+          (SELECT max(number) FROM conversation))
+        WHERE EXISTS (SELECT 1 FROM conversation)""",
+    ),
 )
 
 _MARK: Final = re.compile(r"'(?:[^']|'')*'|\?|(?<!:):([a-z_]+)")

@@ -20,6 +20,10 @@ class Dialect:
     """A condition on message `m`: one of its texts is like `:words`, in either case."""
     titled: str
     """The same for the title of conversation `c`."""
+    columns: str
+    """Selects table, column and place in the primary key, 0 for none, of all tables, in order."""
+    copied: tuple[str, ...] = ()
+    """What is to be asked once rows have been copied in with the keys that they had."""
 
 
 class Statements(Protocol):

@@ -11,6 +11,8 @@ DIALECT: Final = Dialect(
     says=r"""EXISTS (SELECT 1 FROM json_each(CAST(m.blocks AS TEXT)) AS b
       WHERE json_extract(b.value, '$.text') LIKE :words ESCAPE '\')""",
     titled=r"c.title LIKE :words ESCAPE '\'",
+    columns="""SELECT t.name, i.name, i.pk FROM sqlite_schema AS t, pragma_table_info(t.name) AS i
+      WHERE t.type = 'table' ORDER BY t.name, i.cid""",
 )
 
 
