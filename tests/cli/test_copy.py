@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from antiphon.stores.sql import copying
+from antiphon.stores.sql.statements import Statements
 from antiphon.stores.sqlite.lock import FileLock
 from tests.cli.commands import Place
+from tests.support.postgres import shared_server
 
 
 @pytest.fixture
@@ -84,7 +86,7 @@ def test_a_row_that_would_arrive_otherwise_stops_all_of_it(
     there = place.folder / "there.db"
     insert = copying._insert
 
-    def loses_one(db: copying.Statements, table: copying.Table, batch: object) -> None:
+    def loses_one(db: Statements, table: copying.Table, batch: object) -> None:
         some = list(batch)  # type: ignore[call-overload]
         insert(db, table, some[:-1] if table.name == "event" else some)
 
@@ -105,3 +107,19 @@ def test_damage_is_copied_as_it_is_and_no_more_is_made_of_it(place: Place) -> No
         p["code"] for p in place.do("doctor", "--json", "--db", str(there)).json["problems"]
     }
     assert problem == "dangling_head"
+
+
+@pytest.mark.needs("postgres")
+def test_from_a_file_to_postgresql_and_back_not_a_bit_is_lost(place: Place) -> None:
+    server, back = shared_server(), place.folder / "back.db"
+    address = server.database()
+    try:
+        assert place.do("copy", str(place.db), address).code == 0
+        report = place.do("doctor", "--thorough", "--json", "--db", address).json
+        assert report["problems"] == []
+        assert "error[not_empty]" in place.do("copy", str(place.db), address).err
+        assert place.do("copy", address, str(back)).code == 0
+        assert rows(back) == rows(place.db)
+        assert place.do("chat", "--db", address, "and a new one there").code == 0
+    finally:
+        server.give_back(address)

@@ -45,7 +45,9 @@ def tables(db: Statements) -> list[Table]:
     for table, column, place in db.all(db.dialect.columns):
         found.setdefault(table, []).append((column, place))
     made = [
-        name for _, _, script in known() for name in re.findall(r"^CREATE TABLE (\w+)", script, re.M)
+        name
+        for _, _, script in known()
+        for name in re.findall(r"^CREATE TABLE (\w+)", script, re.M)
     ]
     return [
         Table(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from antiphon.errors import StoreError
@@ -30,24 +30,27 @@ def whole(path: Path, *, source: bool) -> Iterator[SqliteStatements]:
         raise StoreError("There is no database here.", code="no_such_database", at=str(path))
     lock = FileLock(path)
     lock.acquire()
+    kept = False
     try:
-        try:
-            connection = open_writer(path)
-        except (sqlite3.Error, OSError) as error:
-            raise translated(error, str(path)) from None
-        kept = False
-        try:
+        with closing(_opened(path)) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            yield SqliteStatements(connection)
-            connection.execute("COMMIT")
-            kept = True
-        except sqlite3.Error as error:
-            raise translated(error, str(path)) from None
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            connection.close()
-            if new and not kept:
-                path.unlink(missing_ok=True)  # it holds nothing but our tables
+            try:
+                yield SqliteStatements(connection)
+                connection.execute("COMMIT")
+                kept = True
+            except sqlite3.Error as error:
+                raise translated(error, str(path)) from None
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
     finally:
+        if new and not kept:
+            path.unlink(missing_ok=True)  # it holds nothing but our tables
         lock.release()
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    try:
+        return open_writer(path)
+    except (sqlite3.Error, OSError) as error:
+        raise translated(error, str(path)) from None
