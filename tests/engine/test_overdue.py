@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from tests.support import responses_stream as items
 from tests.support.clock import SimulatedClock
 from tests.support.engines import app_on
 from tests.support.provider import ScriptedProvider, says
+from tests.support.upstream import WAIT_S
 
 KEPT = Model(
     name="kept",
@@ -56,6 +58,9 @@ async def test_what_stays_unknown_for_too_long_is_told_once(
         await clock.advance(890)
         assert told(caplog) == []
         await clock.advance(20)
+        async with asyncio.timeout(WAIT_S):
+            while not told(caplog):  # the store is asked once more, in a thread of its own
+                await asyncio.sleep(0.005)
         (line,) = told(caplog)
         assert str(operation) in line
         assert "Hello" not in line
