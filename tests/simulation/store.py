@@ -119,9 +119,15 @@ class SimulatedStore:
     async def close(self) -> None:
         self.alive = False
 
+    @property
+    def knowledge(self) -> Any:
+        return _Part(self, self.database.store.knowledge)
+
     def __getattr__(self, name: str) -> Any:
-        """Ask the real store a question: the answer is true of some moment before it is here."""
-        question = getattr(self.database.store, name)
+        return self.question(getattr(self.database.store, name), name)
+
+    def question(self, question: Any, name: str) -> Any:
+        """Ask the real store: the answer is true of some moment before it is here."""
 
         async def ask(*args: Any, **named: Any) -> Any:
             await self._pause()
@@ -205,6 +211,17 @@ class SimulatedStore:
                 queued.future.set_exception(result)
             else:
                 queued.future.set_result(result)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A part of the store that has questions of its own."""
+
+    store: SimulatedStore
+    part: Any
+
+    def __getattr__(self, name: str) -> Any:
+        return self.store.question(getattr(self.part, name), name)
 
 
 def _settle(answer: asyncio.Future[Any], work: Callable[[], Any]) -> None:
