@@ -8,8 +8,9 @@ that are really killed are in tests/crash.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -188,3 +189,63 @@ async def test_a_shutdown_in_mid_answer_is_honest_about_it(db: Path) -> None:
         chat = await app.conversation(chat.id)
         row = await (await chat.run(run.id)).row()
         assert (row.status, row.error_code) == (RunStatus.ERROR, "outcome_unknown")
+
+
+def planted(db: Path, *statements: str) -> None:
+    with closing(sqlite3.connect(db)) as connection:
+        for statement in statements:
+            assert connection.execute(statement).rowcount > 0
+        connection.commit()
+
+
+@pytest.mark.req("M87")
+async def test_what_a_newer_release_has_at_work_is_left_alone_and_said_to_be(
+    db: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hold = Hold()
+    async with dying(db, ScriptedProvider([chunk({"content": "PARTIAL"}), hold])) as app:
+        chat = await app.create()
+        run = await chat.send("Hello")
+        await hold.reached.wait()
+    planted(db, "UPDATE manifest SET adapter_version = 99")
+    provider = ScriptedProvider()
+    async with app_on(db, provider) as app:
+        assert run.id in caplog.text
+        assert "newer release" in caplog.text
+        chat = await app.conversation(chat.id)
+        left = await chat.run(run.id)
+        waiting = await chat.send("Are you there?")
+        await app.engine.idle(chat.id)
+        assert (await left.row()).status is RunStatus.PENDING
+        (attempt,) = (await left.explain()).operations[0].attempts
+        assert attempt.state not in (State.UNKNOWN, State.FAILED, State.CLOSED)
+        assert (await waiting.row()).status is RunStatus.QUEUED
+        # Another conversation is none of its business, and a person may still cancel.
+        provider.scripts += [says("Hi."), says("Here.")]
+        assert await talk(await app.create(), "Hello") == "Hi."
+        await left.cancel()
+        assert (await waiting.result()).text == "Here."
+
+
+@pytest.mark.req("M87")
+async def test_a_call_that_another_adapter_prepared_is_not_sent_by_this_one(db: Path) -> None:
+    hold = Hold()
+    async with dying(db, ScriptedProvider([hold])) as app:
+        chat = await app.create()
+        run = await chat.send("Hello")
+        await hold.reached.wait()
+    planted(
+        db,
+        "UPDATE attempt SET state = 'PREPARED', generation = 0, accepted_ms = NULL",
+        "UPDATE manifest SET adapter_digest = zeroblob(32)",
+        "UPDATE conversation SET active_operation = NULL",
+    )
+    provider = ScriptedProvider()
+    async with app_on(db, provider) as app:
+        chat = await app.conversation(chat.id)
+        await app.engine.idle(chat.id)
+        row = await (await chat.run(run.id)).row()
+        assert (row.status, row.error_code) == (RunStatus.ERROR, "adapter_mismatch")
+        assert app.engine.failures == []
+        provider.scripts.append(says("Hi."))
+        assert await talk(chat, "And now?") == "Hi."

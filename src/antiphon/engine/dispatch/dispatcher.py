@@ -364,6 +364,12 @@ class Dispatcher:
         if attempt.state is not State.PREPARED:
             return None
         manifest, _ = await store.manifest(attempt.operation)
+        if target.adapter.digest != manifest.adapter_digest:
+            raise InvalidInput(
+                "This call was prepared by another version of its adapter, and was not sent.",
+                code="adapter_mismatch",
+                at=manifest.operation,
+            )
         conversation = await store.conversation(run.conversation)
         request = await render_manifest(self._world, manifest, target)
         model = self._world.settings.models.get(run.options.model)

@@ -11,7 +11,7 @@ import msgspec
 from antiphon.adapters import registry
 from antiphon.adapters.base import Adapter
 from antiphon.core.blocks import Message, Status
-from antiphon.core.ids import Digest
+from antiphon.core.ids import Digest, OperationId
 from antiphon.core.judging import ANSWER_RETRIED, Expectation
 from antiphon.core.loop import TOOL_LIMIT
 from antiphon.core.manifest import (
@@ -92,6 +92,18 @@ def _carried(manifest: Manifest) -> int | None:
     """Return the version that a manifest was made by, where it is an older one that is here."""
     known = manifest.adapter_version in registry.versions(manifest.adapter)
     return manifest.adapter_version if known else None
+
+
+async def is_beyond(world: World, operation: OperationId) -> bool:
+    """Say whether a newer release made this operation: its dialect or version is unknown here.
+
+    What it means, and what may safely be done about it, only that release can say.
+    """
+    manifest, _ = await world.store.manifest(operation)
+    known = manifest.adapter in registry.available() and (
+        manifest.adapter_version <= registry.versions(manifest.adapter)[-1]
+    )
+    return not known
 
 
 class Targets:

@@ -5,6 +5,7 @@ It may itself be killed anywhere and begun again: each step is one compared tran
 
 from __future__ import annotations
 
+import logging
 from typing import assert_never
 
 from antiphon.core import recovery
@@ -13,8 +14,10 @@ from antiphon.core.dispatch import ACTIVE, IN_FLIGHT, Denied, State
 from antiphon.core.ids import ConversationId
 from antiphon.core.manifest import Purpose
 from antiphon.core.records import OPEN_RUN, Attempt, Call, CallState, Run, RunStatus
-from antiphon.engine.dispatch.target import adapter_of
+from antiphon.engine.dispatch.target import adapter_of, is_beyond
 from antiphon.engine.world import World
+
+log = logging.getLogger("antiphon.recovery")
 
 
 async def recover(world: World) -> list[ConversationId]:
@@ -23,9 +26,12 @@ async def recover(world: World) -> list[ConversationId]:
     What was in flight becomes UNKNOWN first, then what the profile's ladder allows. A call
     that may have been sent is not sent again: its run ends in error `outcome_unknown`, unless
     the settings say otherwise. What had not been sent goes on by itself.
+
+    What a newer release has at work is left alone, and said to be.
     """
     for attempt in await world.store.attempts_in(IN_FLIGHT):
-        await _lose(world, attempt, "crash")
+        if not await is_beyond(world, attempt.operation):
+            await _lose(world, attempt, "crash")
     for attempt in await world.store.attempts_in({State.UNKNOWN}):
         if attempt.purpose is Purpose.TURN:
             await settle_unknown(world, attempt)
@@ -33,6 +39,13 @@ async def recover(world: World) -> list[ConversationId]:
             await _drop(world, attempt)
     busy: dict[ConversationId, None] = {}
     for run in await world.store.open_runs():
+        if run.operation is not None and await is_beyond(world, run.operation):
+            log.warning(
+                "%s was taken up by a newer release, whose adapter is not known here: it is left "
+                "as it is. Start that release, or cancel the run.",
+                run.id,
+            )
+            continue
         await _take_over(world, run)
         busy[run.conversation] = None
     return list(busy)
@@ -88,6 +101,8 @@ async def settle_unknown(world: World, attempt: Attempt) -> recovery.NextAction:
     This process is the successor of the one that held the socket, on the same machine under
     the same lock: that one is dead, so its connections are closed.
     """
+    if await is_beyond(world, attempt.operation):
+        return recovery.AskOperator()
     manifest, _ = await world.store.manifest(attempt.operation)
     adapter = await adapter_of(world, manifest)
     action = recovery.next_action(

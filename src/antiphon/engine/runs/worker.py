@@ -43,6 +43,7 @@ from antiphon.core.retrieval import Beside
 from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
 from antiphon.engine.dispatch.dispatcher import Dispatcher
+from antiphon.engine.dispatch.target import is_beyond
 from antiphon.engine.knowledge.searching import look_up
 from antiphon.engine.runs.control import Control
 from antiphon.engine.runs.entering import Entering, input_enters, results_enter, with_result
@@ -272,6 +273,8 @@ class Worker:
             return None
         if self._world.owns(run):
             return run if run.status is RunStatus.PENDING else None
+        if run.operation is not None and await is_beyond(self._world, run.operation):
+            return None
         claimed = await self._world.do(
             ClaimRun(
                 conversation=run.conversation,
