@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -31,6 +31,7 @@ from antiphon.core.ledger import next_call_action
 from antiphon.core.manifest import WireRequest
 from antiphon.core.records import OPEN_CALL, Call, CallState, RunStatus
 from antiphon.engine.ports import Reply
+from tests.cases import sessions
 from tests.cases.chat_rules import objections
 from tests.cases.files import Case
 from tests.cases.report import Result, keys_of
@@ -39,7 +40,7 @@ from tests.support.engines import app_on
 from tests.support.provider import Hold, ScriptedProvider, Step, asks, chunk, says
 
 PATIENCE_S: Final = 20
-NO_SESSIONS: Final = "session scheduling comes with a later release"
+NO_PLAY: Final = "nothing of this case is known here"
 OUTCOMES: Final = {
     CallState.SUCCESS: "success",
     CallState.ERROR: "error",
@@ -49,7 +50,7 @@ OUTCOMES: Final = {
 
 def unplayable(case: Case) -> str | None:
     """Return why a case is not played here, or None."""
-    return None if case.given.keys() & {"events", "model_turns"} else NO_SESSIONS
+    return None if case.given.keys() & _PLAYS.keys() else NO_PLAY
 
 
 async def run_loop(case: Case) -> Result:
@@ -58,7 +59,7 @@ async def run_loop(case: Case) -> Result:
     result.skipped = unplayable(case)
     if result.skipped is not None:
         return result
-    play = _views if "events" in case.given else _turns
+    play = next(play for key, play in _PLAYS.items() if key in case.given)
     try:
         with tempfile.TemporaryDirectory(prefix="case-") as folder:
             async with asyncio.timeout(PATIENCE_S):
@@ -351,3 +352,12 @@ async def _views(case: Case, folder: Path, result: Result) -> None:
         wanted = case.expect[key]
         had = {name: there[name] for name in wanted}
         result.check(key, None if had == wanted else f"{had}, wanted {wanted}")
+
+
+_PLAYS: Final[dict[str, Callable[[Case, Path, Result], Awaitable[None]]]] = {
+    "events": _views,
+    "old_session": sessions.carries,
+    "decision_replies": sessions.decides,
+    "model_turns": _turns,
+}
+"""How a case is played, by what it gives."""
