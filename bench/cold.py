@@ -94,7 +94,7 @@ async def _ready(db: Path) -> None:
         toolset_digest=row.id,  # type: ignore[arg-type] # the same
         key=await store.tenant_key(row.tenant),
     )
-    assert not line.open_calls
+    assert not line.line.open_calls
     await store.close()
 
 

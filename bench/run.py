@@ -24,7 +24,7 @@ if __name__ == "__main__":
 
 import msgspec
 
-from bench import cold, dialects, durable, gateway, histories, streams, throughput, tools
+from bench import cold, dialects, durable, gateway, histories, planning, streams, throughput, tools
 from bench.measure import Figure, note
 from bench.report import page
 
@@ -35,6 +35,7 @@ PARTS: Final[dict[str, Callable[..., AsyncIterator[Figure]]]] = {
     "G11": cold.figures,
     "G12 G13": streams.figures,
     "G14 G15 G16": histories.figures,
+    "plan": planning.figures,
     "tools": tools.figures,
     "dialects": dialects.figures,
 }

@@ -15,11 +15,12 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from tests.cases.context import run_context
 from tests.cases.files import KINDS, Case, cases_in
 from tests.cases.history import run_history
 from tests.cases.loop import run_loop
 from tests.cases.operations import run_operations
-from tests.cases.report import NOT_RUN, Result, keys_of, show, totals
+from tests.cases.report import Result, keys_of, show, totals
 from tests.cases.stream import run_stream
 
 TOGETHER = 3
@@ -42,11 +43,13 @@ def run_cases(cases: Sequence[Case]) -> Iterator[Result]:
                 yield run_stream(case)
             case "operations":
                 yield next(played)
+            case "context":
+                yield asyncio.run(run_context(case))
             case "loop":
                 yield asyncio.run(run_loop(case))
             case kind:
                 result = Result(id=case.id, kind=kind, keys=keys_of(kind, case.expect))
-                result.skipped = NOT_RUN.get(kind, f"there is no kind {kind!r}; known: {KINDS}")
+                result.skipped = f"there is no kind {kind!r}; known: {KINDS}"
                 yield result
 
 

@@ -24,14 +24,14 @@ from antiphon.core.asking import Ask, ModelTold, Output
 from antiphon.core.blocks import Block, Message, Trust
 from antiphon.core.commands import StartKey
 from antiphon.core.events import StreamItem
-from antiphon.core.explanation import Explanation
+from antiphon.core.explanation import Explanation, PlanTold
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, MessageId, RunId
 from antiphon.core.knowledge import File, Remembered, RememberedKind
 from antiphon.core.records import Call, Conversation, Run, Session
 from antiphon.core.retrieval import Beside, Retriever
 from antiphon.engine.assembly import open_world
 from antiphon.engine.engine import Engine
-from antiphon.engine.explain import exact_request, explain
+from antiphon.engine.explain import exact_request, explain, newest_sent, planned
 from antiphon.engine.knowledge.searching import beside_message
 from antiphon.engine.looking import line, models_told
 from antiphon.engine.settings import Settings
@@ -277,6 +277,12 @@ class Local:
     async def request(self, run: RunId) -> bytes:
         """Return the exact body of a run's newest dispatch."""
         return (await exact_request(self._engine.world, run)).body
+
+    async def plan(self, run: RunId) -> PlanTold:
+        """Return what a run's newest dispatch was made of, and why."""
+        manifest = await newest_sent(self._engine.world, run)
+        trace = await planned(self._engine.world, manifest)
+        return PlanTold(operation=manifest.operation, trace=trace)
 
     async def models(self) -> list[ModelTold]:
         """Return the models that there are."""

@@ -17,11 +17,6 @@ LATER: Final[dict[tuple[str, str], str]] = {
 """(kind, key of `expect`) that this release leaves to a later one, and why. Anything else that is
 not compared makes a case wrong."""
 
-NOT_RUN: Final = {
-    "context": "planning within a budget comes with a later release",
-}
-"""Kinds that are not run here, and why."""
-
 
 @dataclass(slots=True)
 class Result:

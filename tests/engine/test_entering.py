@@ -58,9 +58,9 @@ async def test_a_turn_with_a_tool_waits_for_the_disk_five_times(db: Path) -> Non
         assert await talk(chat, "What time is it?") == "It is noon."
         assert seen == [
             ("PutContent", "StartRun"),
-            ("PlaceRun", "Prepare", "Accept"),
+            ("PlaceRun", "PutContent", "Prepare", "Accept"),
             ("CommitAnswer", "StartCall"),
-            ("FinishCall", "PlaceResults", "Prepare", "Accept"),
+            ("FinishCall", "PlaceResults", "PutContent", "Prepare", "Accept"),
             ("CommitAnswer",),
         ]
 

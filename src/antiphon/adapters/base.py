@@ -51,7 +51,8 @@ class Rendering:
     def weigh(self, counter: Counter) -> Weight:
         """Return what its model is shown of it, the beginning of the answer included, in tokens.
 
-        Only what has come since its body was last weighed is counted.
+        Only what has come since its body was last weighed is counted. To be asked before its
+        line is fed further.
         """
         closed = self.closed
         return closed.body.weigh(counter) + weigh_ending(closed.ending, counter) + REPLY
@@ -321,6 +322,8 @@ class Closed(NamedTuple):
     digest: Digest
     body: GrowingBody
     ending: bytes
+    sealed_bytes: int
+    """How long the body was without its ending: whatever it grows by, this much stays."""
 
 
 class GrowingBody:
@@ -372,6 +375,7 @@ class GrowingBody:
             digest=Digest(final.hexdigest()),
             body=self,
             ending=ending,
+            sealed_bytes=self._bytes,
         )
 
     def weigh(self, counter: Counter) -> Weight:

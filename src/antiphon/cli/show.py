@@ -11,8 +11,9 @@ import msgspec
 from antiphon.cli.lookup import EVERY, Found, dispatched, find
 from antiphon.cli.opening import reading, run, settings_of
 from antiphon.cli.output import config_option, db_option, json_option, note
+from antiphon.cli.view.plan import plan_page
 from antiphon.cli.view.run import message_page, operation, timeline
-from antiphon.cli.view.text import Ink, count, screen_width, table
+from antiphon.cli.view.text import Ink, screen_width
 from antiphon.cli.view.tree import Tree, conversation_list, conversation_page, first_words
 from antiphon.core.blocks import Message
 from antiphon.core.explanation import OperationTold
@@ -177,19 +178,14 @@ async def _plan(settings: Settings, name: str | None, dispatch: str | None, as_j
         told = await planned(world, manifest)
         answered = await world.store.run(manifest.conversation, manifest.run)
     if as_json:
-        emit({"operation": manifest.operation, **told})
+        emit({"operation": manifest.operation, **msgspec.to_builtins(told)})
         return
     ink = Ink()
-    click.echo(f"{ink(manifest.operation, 'bold')}  {manifest.purpose}")
-    rows = [
-        (block["kind"], str(block["count"]), "may be cached" if block["cacheable"] else "")
-        for block in told["blocks"]
-    ]
-    rows += [(f"  {kind}", str(number), "") for kind, number in told["transcript"].items()]
-    for line in table(rows):
-        click.echo(f"  {line}".rstrip())
-    for reason, number in told["left_out"].items():
-        click.echo(f"  left out: {count(number, 'message')}, {reason}")
     click.echo(
-        ink(f"  tokens of the run, as the provider counted: {answered.input_tokens} in", "dim")
+        f"{ink(manifest.operation, 'bold')}  {manifest.purpose} to {manifest.model_revision}"
     )
+    for row in plan_page(told, ink):
+        click.echo(row)
+    if answered.input_tokens:
+        reported = f"  the provider counted {answered.input_tokens:,} tokens in for the whole run"
+        click.echo(ink(reported, "dim"))

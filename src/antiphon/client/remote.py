@@ -14,7 +14,7 @@ from antiphon.core.asking import Ask, ModelTold, Output
 from antiphon.core.blocks import Block, Message
 from antiphon.core.commands import StartKey
 from antiphon.core.events import StreamItem
-from antiphon.core.explanation import Explanation
+from antiphon.core.explanation import Explanation, PlanTold
 from antiphon.core.ids import ConversationId, MessageId, RunId, sortable
 from antiphon.core.knowledge import File, Remembered, RememberedKind
 from antiphon.core.listings import Files, Kept, Messages, Models, Page, Runs, Sessions, Tree
@@ -283,6 +283,10 @@ class Remote:
     async def request(self, run: RunId) -> bytes:
         """Return the exact body of a run's newest dispatch."""
         return await self._wire.call("GET", f"{of_run(run)}/request/body")
+
+    async def plan(self, run: RunId) -> PlanTold:
+        """Return what a run's newest dispatch was made of, and why."""
+        return await self._wire.get(f"{of_run(run)}/plan", PlanTold)
 
     async def models(self) -> list[ModelTold]:
         """Return the models that there are."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from antiphon.core.manifest import Mapping as Mended
-from antiphon.core.manifest import ToolDeclaration
+from antiphon.core.manifest import ToolDeclaration, Truncation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +24,10 @@ class Ask:
     parallel_tool_calls: bool | None = None
     temperature: float | None = None
     max_output_tokens: int | None = None
+    truncation: Truncation | None = None
+    """Whether older turns may be left out where the model cannot hold all."""
+    compact: bool = True
+    """Whether older talk may become a checkpoint where the model's window fills up."""
     extra: Mapping[str, msgspec.Raw] = field(default_factory=dict)
     """Options as the model's dialect names them."""
     repairs: tuple[Mended, ...] = ()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from antiphon.core.blocks import Message
-from antiphon.core.ids import Digest
+from antiphon.core.ids import Digest, OperationId
 from antiphon.core.manifest import Manifest, Mapping
+from antiphon.core.planning.trace import PromptTrace
 from antiphon.core.records import Attempt, Call, Quarantined, Run
 
 
@@ -31,3 +32,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     operations: tuple[OperationTold, ...]
     calls: tuple[Call, ...]
     quarantined: tuple[Quarantined, ...]
+
+
+class PlanTold(msgspec.Struct, frozen=True, kw_only=True):
+    """What one dispatch was made of, what it cost, and why."""
+
+    operation: OperationId
+    trace: PromptTrace

@@ -8,7 +8,7 @@ hash to `request_digest` is never replayed.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -46,6 +46,9 @@ class Mapping(msgspec.Struct, frozen=True, kw_only=True):
     detail: str = ""
 
 
+Truncation: TypeAlias = Literal["disabled", "auto"]
+
+
 class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything that shapes a request beside the history and the tools.
 
@@ -53,6 +56,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     of this one model; `extra` holds sampling options as the profile names them. `context` is
     what an application has given or remembered: it stands beside the first user's message.
     `instructions_from` names the version of kept instructions that `instructions` begin with.
+    `context_window` is what the model holds, where that is known, and `truncation` whether older
+    turns may be left out for it; `compact` is False for a line that is its client's own to keep.
     """
 
     model: str
@@ -66,6 +71,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     temperature: float | None = None
     stream: bool = True
     extra: dict[str, msgspec.Raw] = msgspec.field(default_factory=dict)
+    context_window: int | None = None
+    truncation: Truncation = "disabled"
+    compact: bool = True
     context: tuple[InputBlock, ...] = ()
     instructions_from: str | None = None
 
@@ -83,8 +91,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """`DispatchManifest.v1`: written once; its digest covers every field.
 
     `mappings_digest` names the list of all mappings (`antiphon.core.listing`), None if there
-    were none: it covers each of them. `question_digest` names what is asked beside the turn, in
-    place of a line; a turn has none, and its manifest is written as if there were no such field.
+    were none: it covers each of them. `plan_digest` names the plan (`antiphon.core.planning`), and
+    `question_digest` what is asked beside the turn, in place of a line. A manifest without one is
+    written as if there were no such field: those of the first release had none.
     """
 
     operation: OperationId
@@ -108,6 +117,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     idempotency_key: str | None = None
     linked_to: OperationId | None = None
+    plan_digest: Digest | msgspec.UnsetType = msgspec.UNSET
     schema: int = 1
     question_digest: Digest | msgspec.UnsetType = msgspec.UNSET
 
@@ -136,6 +146,10 @@ class WireRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _encode: Final = msgspec.json.Encoder(order="deterministic").encode
+
+
+decode_policy: Final = msgspec.json.Decoder(Policy).decode
+"""Returns the policy whose stored form it is given."""
 
 
 def manifest_digest(key: bytes, manifest: Manifest) -> Digest:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any, TypedDict
-
-from antiphon.core import planner
+from antiphon.core.digests import digest
 from antiphon.core.dispatch import State
 from antiphon.core.events import Durable, RunChanged, decode_event
 from antiphon.core.explanation import Explanation, OperationTold
 from antiphon.core.ids import OperationId, RunId
-from antiphon.core.manifest import Manifest, WireRequest, manifest_digest
+from antiphon.core.manifest import Manifest, Purpose, WireRequest, manifest_digest
+from antiphon.core.planning.trace import PromptTrace, decode_trace
 from antiphon.core.records import OPEN_RUN, Attempt, Conversation
 from antiphon.engine.dispatch.listing import told_mappings
-from antiphon.engine.dispatch.target import Targets, messages_sent, render_manifest
+from antiphon.engine.dispatch.target import Targets, messages_sent, render_manifest, rendered_again
 from antiphon.engine.world import World
 from antiphon.errors import DigestMismatch, Erased, NotFound
 from antiphon.stores.base import Store
@@ -105,21 +103,32 @@ async def exact_request(
         DigestMismatch: What is stored is not what was recorded.
     """
     store = world.store
-    row = await store.find_run(run)
     if operation is None:
-        for candidate in reversed(await store.operations(row.conversation, row.id)):
-            if any(may_have_left(attempt) for attempt in await store.attempts(candidate)):
-                operation = candidate
-                break
-        else:
-            raise NotFound("Nothing was dispatched for this run.", at=run)
+        operation = (await newest_sent(world, run)).operation
     manifest, recorded = await store.manifest(operation)
-    conversation = await store.conversation(row.conversation)
+    conversation = await store.conversation(manifest.conversation)
     if manifest_digest(await store.tenant_key(conversation.tenant), manifest) != recorded:
         raise DigestMismatch("The manifest is not what was recorded.", at=operation)
     _require_content(manifest, conversation)
     target = await Targets(world).of_manifest(manifest, conversation)
     return await render_manifest(world, manifest, target)
+
+
+async def newest_sent(world: World, run: RunId) -> Manifest:
+    """Return the manifest of the newest turn of a run of which a byte may have left.
+
+    What was asked beside the turn is not meant: it is found by its own id.
+
+    Raises:
+        NotFound: Nothing was dispatched.
+    """
+    store = world.store
+    row = await store.find_run(run)
+    for operation in reversed(await store.operations(row.conversation, row.id)):
+        attempts = await store.attempts(operation)
+        if attempts[-1].purpose is Purpose.TURN and any(map(may_have_left, attempts)):
+            return (await store.manifest(operation))[0]
+    raise NotFound("Nothing was dispatched for this run.", at=run)
 
 
 def _require_content(manifest: Manifest, conversation: Conversation) -> None:
@@ -156,41 +165,25 @@ async def verified_request(world: World, manifest: Manifest) -> WireRequest:
     )
 
 
-class Planned(TypedDict):
-    """What went into a dispatch, by kind, and what stayed out."""
+async def planned(world: World, manifest: Manifest) -> PromptTrace:
+    """Return the plan of a dispatch, as it was stored with it.
 
-    blocks: list[dict[str, Any]]
-    transcript: dict[str, int]
-    left_out: dict[str, int]
+    One of the first release has none: then its request is made again, and weighed as it is.
 
-
-async def planned(world: World, manifest: Manifest) -> Planned:
-    """Return the plan of a dispatch, made again from what is stored. Raises `Erased`."""
+    Raises:
+        Erased: What it was made of is gone.
+        DigestMismatch: The plan is not what was recorded.
+    """
     store = world.store
     conversation = await store.conversation(manifest.conversation)
     _require_content(manifest, conversation)
-    path = (
-        []
-        if manifest.question_digest
-        else await store.path(manifest.conversation, manifest.base_leaf)
-    )
-    deleted = await store.deletions_at(manifest.conversation, manifest.conversation_revision)
-    line = await messages_sent(world, manifest)
+    key = await store.tenant_key(conversation.tenant)
+    if manifest.plan_digest:
+        stored = await store.content(conversation.tenant, manifest.plan_digest)
+        if digest(key, "plan", stored) != manifest.plan_digest:
+            raise DigestMismatch("The plan is not what was recorded.", at=manifest.operation)
+        return decode_trace(stored)
     target = await Targets(world).of_manifest(manifest, conversation)
-    trace = planner.plan(line, target.policy, target.tools).trace
-    kept = {message.id for message in line}
-    return Planned(
-        blocks=[{"kind": b.kind, "count": b.count, "cacheable": b.cacheable} for b in trace],
-        transcript=dict(
-            Counter(
-                f"{m.role} {type(block).__struct_config__.tag}" for m in line for block in m.blocks
-            )
-        ),
-        left_out=dict(
-            Counter(
-                "deleted" if message.id in deleted else f"status {message.status}"
-                for message in path
-                if message.id not in kept
-            )
-        ),
-    )
+    rendering = await rendered_again(world, manifest, target)
+    sent = await messages_sent(world, manifest)
+    return world.planner.explained_late(target, rendering, sent)

@@ -66,6 +66,7 @@ HOMES: Final[Mapping[str, Home]] = MappingProxyType(
 
 
 OLLAMA: Final = "ollama"
+LOADED_WITH: Final = "num_ctx"
 AWS: Final = "bedrock"
 REGION: Final = re.compile(r"[a-z][a-z0-9-]{1,62}")
 REGIONAL: Final = re.compile(r"(?:[a-z0-9-]+\.)?bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.")
@@ -159,6 +160,12 @@ class Model:
     def price(self) -> Price | None:
         """What its tokens cost, if anybody has said so."""
         return self.routing.price or PRICES.get(self.model)
+
+    @property
+    def window(self) -> int | None:
+        """Tokens that fit: as said, or as large as the model is loaded with."""
+        loaded = self.facts.get(LOADED_WITH)
+        return self.context_window or (loaded if isinstance(loaded, int) else None)
 
 
 REHEARSAL_MODEL: Final = Model(
@@ -366,7 +373,7 @@ def _model(name: str, content: object, env: Mapping[str, str], place: str) -> Mo
 def _facts(table: _Table) -> dict[str, Any]:
     """Return the facts of a model. A window that is known is what Ollama is to load it with."""
     if table.profile == OLLAMA and table.context_window is not None:
-        return {"num_ctx": table.context_window, **table.facts}
+        return {LOADED_WITH: table.context_window, **table.facts}
     return table.facts
 
 

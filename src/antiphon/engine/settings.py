@@ -93,6 +93,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         max_result_chars: Most characters of a tool's result that the model is shown; the ledger
             keeps all of it. 0 is no limit.
         repeat_limit: How often a run may ask for the same call before it is told to stop.
+        min_output_tokens: Least that is kept free of a model's window for its answer.
+        compact_at_percent: Share of a model's window from which on older talk becomes a checkpoint
+            before the next turn; 0 never.
+        compact_keep: Most messages that a compaction leaves as they were said, moved to the
+            beginning of a turn.
+        compact_timeout_s: Longest wait for the summary.
+        compact_output_tokens: Longest summary.
+        context_margin_tokens: What is kept free of a model's window against counts that are too
+            low; at most a sixteenth of it.
         approval_timeout_s: How long a call waits for somebody to agree to it.
         retrieval_timeout_s: Longest time for which something is searched for a message.
         max_reference_chars: Most characters of what was found that are put beside one message.
@@ -165,6 +174,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     retrieval_timeout_s: Seconds = 5.0
     max_reference_chars: Count = 20_000
     max_file_bytes: Bytes = 8 * 1024 * 1024
+    min_output_tokens: Annotated[int, Meta(ge=1)] = 64
+    context_margin_tokens: Count = 64
+    compact_at_percent: Annotated[int, Meta(ge=0, le=95)] = 75
+    compact_keep: Annotated[int, Meta(ge=1)] = 15
+    compact_timeout_s: Seconds = 60.0
+    compact_output_tokens: Annotated[int, Meta(ge=1)] = 2_048
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8000

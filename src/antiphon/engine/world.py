@@ -15,6 +15,7 @@ from antiphon.core.dispatch import Denied
 from antiphon.core.records import Run
 from antiphon.core.retrieval import Retriever
 from antiphon.engine.dispatch.lines import LineCache
+from antiphon.engine.dispatch.planning import Planner
 from antiphon.engine.edge.entropy import Ids
 from antiphon.engine.edge.signing import AwsSigner
 from antiphon.engine.gates import Gates
@@ -49,14 +50,16 @@ class World:
     fence: Fence
     functions: Toolbox = field(default_factory=lambda: Toolbox(()))
     signer: Signer = field(default_factory=AwsSigner)
+    retrievers: tuple[Retriever, ...] = ()
+    planner: Planner = field(init=False)
     gates: Gates = field(init=False)
     rollouts: RolloutTable = field(init=False)
 
     def __post_init__(self) -> None:
+        """Make what is this engine's own, of the parts that it was given."""
+        self.planner = Planner(self.settings)
         self.gates = Gates(self.clock)
         self.rollouts = RolloutTable(self.store, self.clock)
-
-    retrievers: tuple[Retriever, ...] = ()
 
     async def do(self, command: Command[R]) -> R | Denied:
         """Carry out a command of the engine's own work, however long the store takes nothing.

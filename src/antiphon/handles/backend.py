@@ -13,7 +13,7 @@ from antiphon.core.asking import Ask, ModelTold, Output
 from antiphon.core.blocks import Block, Message
 from antiphon.core.commands import StartKey
 from antiphon.core.events import StreamItem
-from antiphon.core.explanation import Explanation
+from antiphon.core.explanation import Explanation, PlanTold
 from antiphon.core.ids import ConversationId, MessageId, RunId
 from antiphon.core.knowledge import File, Remembered, RememberedKind
 from antiphon.core.records import Call, Conversation, Run, Session
@@ -174,6 +174,9 @@ class Backend(Protocol):
 
     async def request(self, run: RunId) -> bytes:
         """Return the exact body of a run's newest dispatch, its digest verified."""
+
+    async def plan(self, run: RunId) -> PlanTold:
+        """Return what a run's newest dispatch was made of, and why."""
 
     async def models(self) -> list[ModelTold]:
         """Return the models that there are, the default one first."""

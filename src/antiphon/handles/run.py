@@ -9,10 +9,10 @@ from antiphon.core.asking import Output
 from antiphon.core.blocks import Message, Text
 from antiphon.core.deltas import Channel
 from antiphon.core.events import CaughtUp, Durable, Preview
-from antiphon.core.explanation import Explanation
+from antiphon.core.explanation import Explanation, PlanTold
 from antiphon.core.ids import RunId
 from antiphon.core.records import TERMINAL_CALL, Call, CallState, Run, RunStatus
-from antiphon.errors import AntiphonError, OutcomeUnknown, ProviderFailed, RunCanceled
+from antiphon.errors import AntiphonError, OutcomeUnknown, ProviderFailed, Refused, RunCanceled
 from antiphon.handles.backend import Backend
 from antiphon.handles.events import (
     CallFinished,
@@ -185,6 +185,10 @@ class RunHandle:
         """Return the exact body of its newest dispatch, its digest verified."""
         return await self._backend.request(self.id)
 
+    async def plan(self) -> PlanTold:
+        """Return what its newest dispatch was made of: tokens by kind, what was left out and why."""
+        return await self._backend.plan(self.id)
+
 
 def _longer(told: tuple[int, int], piece: Preview) -> tuple[int, int]:
     """Return of which generation text was told, and how much of it, after one more piece."""
@@ -225,6 +229,13 @@ def run_error(run: RunId, status: RunStatus, code: str | None) -> AntiphonError:
     if code == "outcome_unknown":
         return OutcomeUnknown(
             "The provider may have done the work; nothing came back, and it was not asked again.",
+            at=run,
+        )
+    if code == "over_window":
+        return Refused(
+            "The model cannot hold this request. Shorten it, or let older turns be left out "
+            "(truncation: auto).",
+            code=code,
             at=run,
         )
     why = code or ProviderFailed.default_code

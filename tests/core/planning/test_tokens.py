@@ -44,8 +44,8 @@ def test_the_safety_factor_is_learned_from_the_worst_of_the_newest_answers() -> 
     learning.learn(estimated=1000, reported=800)
     assert learning.factor_permille == 945  # 900 and a twentieth
     for _ in range(Calibration.KEPT):
-        learning.learn(estimated=1000, reported=600)
-    assert learning.factor_permille == 630
+        learning.learn(estimated=1000, reported=500)
+    assert learning.factor_permille == 735
 
 
 def test_answers_that_say_nothing_teach_nothing_and_no_answer_teaches_too_much() -> None:

@@ -86,6 +86,14 @@ class Weight(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         """All of it."""
         return self.system_policy + self.tool_guidance + self.transcript
 
+    def times(self, factor_permille: int) -> Weight:
+        """Return it with every part multiplied, each rounded up."""
+        return Weight(
+            system_policy=scaled(self.system_policy, factor_permille),
+            tool_guidance=scaled(self.tool_guidance, factor_permille),
+            transcript=scaled(self.transcript, factor_permille),
+        )
+
     def __add__(self, other: Weight) -> Weight:
         return Weight(
             system_policy=self.system_policy + other.system_policy,
@@ -126,7 +134,7 @@ class Calibration:
 
     BEGINS: Final = 1150
     MARGIN: Final = 1050
-    LEAST, MOST = 400, 4000
+    LEAST, MOST = 700, 4000
     KEPT: Final = 16
     TOO_FEW: Final = 64
     """An answer about fewer tokens says more about what stands around messages than about text."""

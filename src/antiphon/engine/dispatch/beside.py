@@ -5,11 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from antiphon.core.blocks import Message
-from antiphon.core.ids import MessageId, TenantId
+from antiphon.core.ids import ConversationId, MessageId, TenantId
 from antiphon.core.inputs import InputBlock
+from antiphon.core.planning.compaction import decode_checkpoint
+from antiphon.core.planning.trace import Selection
 from antiphon.core.retrieval import read_beside
 from antiphon.errors import NotFound
 from antiphon.stores.base import Store
+
+
+async def checkpoint_beside(
+    store: Store, tenant: TenantId, conversation: ConversationId, selection: Selection
+) -> Mapping[MessageId, tuple[InputBlock, ...]]:
+    """Return the checkpoint of a selection, beside the first message that stays.
+
+    Raises:
+        NotFound: It is not stored any more.
+    """
+    if selection.checkpoint is None or selection.start is None:
+        return {}
+    found = decode_checkpoint(await store.content(tenant, selection.checkpoint))
+    return {selection.start: (found.beside(selection.checkpoint, conversation),)}
 
 
 async def inputs_beside(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from antiphon.adapters.base import RenderedLine, Resumable
+from antiphon.adapters.base import Rendering, Resumable
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.assembler import Assembler
 from antiphon.core.blocks import Message
@@ -20,12 +20,15 @@ from antiphon.core.commands import Accept, Close, Command, Prepare, PutContent, 
 from antiphon.core.dispatch import Denied, State
 from antiphon.core.ids import Digest, MessageId, OperationId, TenantId
 from antiphon.core.listing import Listed, continued
-from antiphon.core.manifest import Manifest, Purpose, WireRequest, manifest_digest
+from antiphon.core.manifest import Manifest, Purpose, manifest_digest
 from antiphon.core.records import Conversation, Fallback, Run
 from antiphon.core.recovery import Rung
 from antiphon.core.scheduling import SWITCH_TOOL
+from antiphon.engine.dispatch.compacting import NOT_TRIED, Compacted, Compactor
 from antiphon.engine.dispatch.exchange import Exchange, Outcome, times_of
+from antiphon.engine.dispatch.lines import Planned
 from antiphon.engine.dispatch.listing import newest_stored
+from antiphon.engine.dispatch.planning import Crowded, Plan
 from antiphon.engine.dispatch.resuming import Asked, Resuming
 from antiphon.engine.dispatch.settlement import (
     Accepted,
@@ -35,12 +38,12 @@ from antiphon.engine.dispatch.settlement import (
     Settlement,
     Stepped,
 )
-from antiphon.engine.dispatch.target import Target, Targets, render_manifest
+from antiphon.engine.dispatch.target import Target, Targets, render_manifest, rendered_again
 from antiphon.engine.models import Model
 from antiphon.engine.runs.control import Control
 from antiphon.engine.runs.entering import Entering
 from antiphon.engine.world import World
-from antiphon.errors import InternalError, InvalidInput, NotFound, SequenceRejected
+from antiphon.errors import DigestMismatch, InternalError, InvalidInput, NotFound, SequenceRejected
 
 PREPARE_TRIES: Final = 8
 
@@ -49,8 +52,7 @@ class _Proposed(NamedTuple):
     """A call that may be made: its record, its bytes, and what its mappings add to their list."""
 
     manifest: Manifest
-    request: WireRequest
-    line: RenderedLine
+    plan: Plan
     listed: Listed
     listing: tuple[tuple[Digest, bytes], ...]
 
@@ -63,6 +65,7 @@ class Dispatcher:
         self._targets = Targets(world)
         self._settlement = Settlement(world)
         self._resuming = Resuming(world, self._settlement)
+        self._compactor = Compactor(world)
 
     async def turn(
         self, run: Run, control: Control, *, tools: bool = True, entering: Entering | None = None
@@ -83,7 +86,7 @@ class Dispatcher:
                 )
                 if control.canceled:
                     return Stepped(await self._world.store.run(run.conversation, run.id))
-            accepted = await self._begin(run, tools=tools, entering=entering)
+            accepted = await self._begin(run, control, tools=tools, entering=entering)
             return await self._carry_out(accepted, run, control, tools=tools, gates=gates)
 
     def _asked_first(self, run: Run) -> Model | None:
@@ -165,7 +168,9 @@ class Dispatcher:
 
     # Before the send.
 
-    async def _begin(self, run: Run, *, tools: bool, entering: Entering | None) -> Accepted | Run:
+    async def _begin(
+        self, run: Run, control: Control, *, tools: bool, entering: Entering | None
+    ) -> Accepted | Run:
         """Return an accepted attempt, or the run where it ended before one could be made."""
         store = self._world.store
         if entering is not None:
@@ -175,6 +180,7 @@ class Dispatcher:
             entered = [await self._world.do(command) for command in entering.commands]
             run = await store.run(run.conversation, run.id)
             if isinstance(entered[-1], Denied) or not run.open:
+                self._world.lines.forget(run.conversation)
                 return run
         conversation = await store.conversation(run.conversation)
         try:
@@ -183,7 +189,7 @@ class Dispatcher:
             waiting = None
             if run.operation is not None and entering is None:
                 waiting = await self._left_prepared(run, target, run.operation)
-            return waiting or await self._accept(run, target)
+            return waiting or await self._accept(run, target, control=control)
         except (SequenceRejected, InvalidInput, NotFound) as refused:
             # The history, the model or its dialect: nothing was recorded, nothing was sent.
             return await self._settlement.end(run.id, run.conversation, refused.code)
@@ -209,6 +215,8 @@ class Dispatcher:
             accepted = await self._propose(run, conversation, target, entering)
         except (SequenceRejected, InvalidInput, NotFound):
             pass
+        except Crowded:
+            return None  # it enters, and then what is older becomes a checkpoint
         except BaseException:
             for command in entering.commands[:-1]:
                 self._world.store.submit(command)  # what a tool came to is not lost with us
@@ -217,12 +225,31 @@ class Dispatcher:
             self._world.lines.forget(conversation.id)  # it may end in what did not enter
         return accepted
 
-    async def _accept(self, run: Run, target: Target, model: Model | None = None) -> Accepted | Run:
-        """Prepare and accept; again if the world moved in between. `model` is a fallback."""
-        store = self._world.store
+    async def _accept(
+        self,
+        run: Run,
+        target: Target,
+        model: Model | None = None,
+        *,
+        control: Control | None = None,
+    ) -> Accepted | Run:
+        """Prepare and accept; again if the world moved in between. `model` is a fallback.
+
+        Without a `control` nothing is compacted first: the run has been planned once.
+        """
+        store, compacted = self._world.store, None if control else NOT_TRIED
         for _ in range(PREPARE_TRIES):
             conversation = await store.conversation(run.conversation)
-            accepted = await self._propose(run, conversation, target, model=model)
+            try:
+                accepted = await self._propose(
+                    run, conversation, target, model=model, compacted=compacted
+                )
+            except Crowded as crowded:
+                assert control is not None
+                compacted = await self._compactor.compact(
+                    run, conversation, target, crowded.total_tokens, control
+                )
+                accepted = None
             if accepted is not None:
                 return accepted
             run = await store.run(run.conversation, run.id)
@@ -237,25 +264,31 @@ class Dispatcher:
         target: Target,
         entering: Entering | None = None,
         model: Model | None = None,
+        *,
+        compacted: Compacted | None = None,
     ) -> Accepted | None:
-        """Prepare and accept in one transaction, on these rows; None if they have moved."""
+        """Prepare and accept in one transaction, on these rows; None if they have moved.
+
+        Raises:
+            Crowded: Older talk is to be `compacted` first.
+        """
         world = self._world
-        proposed = await self._proposed(run, conversation, target, entering)
-        manifest, content = proposed.manifest, target.new_content
+        proposed = await self._proposed(run, conversation, target, entering, compacted)
+        manifest, plan = proposed.manifest, proposed.plan
+        target, content = plan.target, plan.target.new_content
         answer = run.answer or MessageId(world.new_id("msg_"))
         now_ms = world.clock.now_ms()
         commands: list[Command[Any]] = [*entering.commands] if entering else []
         if content:
             commands.append(PutContent(conversation=run.conversation, now_ms=now_ms, items=content))
-        if proposed.listing:
-            commands.append(
-                PutContent(
-                    conversation=run.conversation,
-                    now_ms=now_ms,
-                    items=proposed.listing,
-                    structure=True,
-                )
+        commands.append(
+            PutContent(
+                conversation=run.conversation,
+                now_ms=now_ms,
+                items=(*proposed.listing, (plan.digest, plan.stored)),
+                structure=True,
             )
+        )
         commands.append(
             Prepare(
                 conversation=run.conversation,
@@ -270,21 +303,27 @@ class Dispatcher:
         done = await world.do_all(*commands)
         if isinstance(done, Denied):
             return None
-        world.lines.note_listed(
-            run.conversation, proposed.line, proposed.listed, run.options.repairs
+        plan.warm.listed, plan.warm.behind = proposed.listed, run.options.repairs
+        plan.warm.last = Planned(
+            manifest=manifest,
+            trace=plan.trace,
+            policy=target.policy,
+            deletions=conversation.deletions,
+            rendering=plan.rendering,
         )
         return Accepted(
             run=run.id,
             conversation=run.conversation,
             attempt=done[-1],
             manifest=manifest,
-            request=proposed.request,
+            request=plan.rendering.request,
             target=target,
             answer=answer,
             max_calls=run.options.max_tool_calls,
             expectation=await self._targets.expectation(run, conversation),
             model=model,
             charged=run.options.key,
+            trace=plan.trace,
         )
 
     def _acceptance(self, run: Run, operation: OperationId, model: Model) -> Accept:
@@ -301,25 +340,29 @@ class Dispatcher:
         )
 
     async def _proposed(
-        self, run: Run, conversation: Conversation, target: Target, entering: Entering | None
+        self,
+        run: Run,
+        conversation: Conversation,
+        target: Target,
+        entering: Entering | None,
+        compacted: Compacted | None = None,
     ) -> _Proposed:
         if run.leaf is None or run.session is None:
             raise InternalError("A run is placed before it is dispatched.", at=run.id)
-        line = await self._world.lines.line(
+        plan = await self._world.planner.plan(
+            self._world.lines,
             conversation,
             run.leaf,
-            adapter=target.adapter,
-            policy=target.policy,
-            tools=target.tools,
-            policy_digest=target.policy_digest,
-            toolset_digest=target.toolset_digest,
-            key=target.key,
+            target,
             entering=None if entering is None else entering.message,
             inputs=() if entering is None else entering.inputs,
+            selection=None if compacted is None else compacted.selection,
+            compaction=None if compacted is None else compacted.outcome,
+            request_of=partial(self._made_before, conversation),
         )
-        rendering = line.finish()
+        target, rendering = plan.target, plan.rendering
         mappings = (*run.options.repairs, *rendering.mappings)
-        before = self._world.lines.listed(conversation.id, line, run.options.repairs)
+        before = plan.warm.listed if plan.warm.behind == run.options.repairs else None
         if before is None:
             before = await newest_stored(
                 self._world.store, conversation.tenant, target.key, mappings
@@ -346,8 +389,19 @@ class Dispatcher:
             mappings_digest=listed.digest,
             max_output_tokens=target.policy.max_output_tokens,
             linked_to=run.operation,
+            plan_digest=plan.digest,
         )
-        return _Proposed(manifest, rendering.request, line, listed, listing)
+        return _Proposed(manifest, plan, listed, listing)
+
+    async def _made_before(
+        self, conversation: Conversation, manifest: Manifest
+    ) -> Rendering | None:
+        """Return an earlier request again; None where this release does not make it any more."""
+        try:
+            target = await self._targets.of_manifest(manifest, conversation)
+            return await rendered_again(self._world, manifest, target)
+        except (DigestMismatch, InvalidInput, NotFound, SequenceRejected):
+            return None
 
     async def _left_prepared(
         self, run: Run, target: Target, operation: OperationId

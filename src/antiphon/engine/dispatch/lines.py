@@ -2,43 +2,111 @@
 
 A turn in a conversation of any length costs what its new messages cost. The line of the last
 dispatch is kept; the next one is usually the same line and a few messages more. If it is not
-(another branch, a deletion, another model), the line is made anew from the store.
+(another branch, a deletion, another model, another part of the path), the line is made anew from
+the store. What the last dispatch on the path was planned by goes on: its beginning is kept, and
+what it had weighed is not weighed again.
 """
 
 from __future__ import annotations
 
+import collections
 from collections import OrderedDict
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
 
-from antiphon.adapters.base import Adapter, RenderedLine
+from antiphon.adapters.base import Adapter, RenderedLine, Rendering
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import Message, Role, Status
 from antiphon.core.ids import ConversationId, Digest, MessageId
-from antiphon.core.inputs import InputBlock
+from antiphon.core.inputs import InputBlock, Summary
 from antiphon.core.listing import Listed
+from antiphon.core.manifest import Manifest, Policy, ToolDeclaration, decode_policy
 from antiphon.core.manifest import Mapping as Mapped
-from antiphon.core.manifest import Policy, ToolDeclaration
+from antiphon.core.planning.tokens import Counter
+from antiphon.core.planning.trace import WHOLE, PromptTrace, Reason, Selection, decode_trace
+from antiphon.core.planning.trimming import INSTRUCTING, chosen
 from antiphon.core.records import Conversation
 from antiphon.core.tree import line as visible
-from antiphon.engine.dispatch.beside import inputs_beside
+from antiphon.engine.dispatch.beside import checkpoint_beside, inputs_beside
+from antiphon.engine.vocabularies import counter_of
+from antiphon.errors import NotFound, SequenceRejected
 from antiphon.stores.base import Store
 
 WARM_LINES: Final = 256
 
+Beside: TypeAlias = Mapping[MessageId, tuple[InputBlock, ...]]
+"""What stands beside messages, by their ids."""
 
-@dataclass(slots=True)
-class _Warm:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A dispatch that was made on a line: what it was made of and, where that is here, its request."""
+
+    manifest: Manifest
+    trace: PromptTrace
+    policy: Policy
+    deletions: frozenset[MessageId]
+    rendering: Rendering | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class Warm:
+    """A line, how far it goes, and what is known about it.
+
+    `said` counts its messages and `told` those of them that instruct; `dynamic` is what stands
+    beside them. `last` is the dispatch that was made on it before, or on the path that it was made
+    from.
+    """
+
     line: RenderedLine
     leaf: MessageId
-    pending: Message | None
     deletions: frozenset[MessageId]
     adapter: Digest
     policy: Digest
     toolset: Digest
+    selection: Selection = WHOLE
+    pending: Message | None = None
+    said: int = 0
+    told: int = 0
+    dynamic: list[InputBlock] = field(default_factory=list)
+    dynamic_tokens: int = 0
+    dynamic_counted: int = 0
+    left_out: tuple[MessageId, ...] = ()
+    stopped_at: int = 0  # how long it was when nothing of it could be compacted
+    skipped: collections.Counter[Reason] = field(default_factory=collections.Counter)
     listed: Listed | None = None  # how far its mappings are stored, once that is known
     behind: tuple[Mapped, ...] = ()  # what stands in that list before those of the line
+    last: Planned | None = None
+
+    def dynamic_context(self, counter: Counter) -> int:
+        """Return what stands beside its messages, in tokens; what was counted stays counted."""
+        new = [block.text for block in self.dynamic[self.dynamic_counted :]]
+        self.dynamic_tokens += counter.count(new)
+        self.dynamic_counted += len(new)
+        return self.dynamic_tokens
+
+    def extend(self, path: Sequence[Message], beside: Beside) -> None:
+        """Take what comes next on the path, without what no model may see."""
+        self.skip(path)
+        for message in visible(path, self.deletions):
+            self.feed(message, beside.get(message.id, ()))
+
+    def skip(self, path: Sequence[Message]) -> None:
+        """Count what of `path` no model may see."""
+        for n, message in enumerate(path):
+            if message.id in self.deletions:
+                self.skipped[Reason.DELETION] += 1
+            elif message.status is not Status.SUCCESS and n < len(path) - 1:
+                self.skipped[Reason.STATUS] += 1
+
+    def feed(self, message: Message, inputs: Sequence[InputBlock] = ()) -> None:
+        """Take the next message, and what stands beside it."""
+        self.line.feed(message, inputs=inputs)
+        self.dynamic += [block for block in inputs if not isinstance(block, Summary)]
+        self.pending = message if message.status is Status.PENDING else None
+        self.said += 1
+        self.told += message.role in INSTRUCTING
 
 
 def _may_follow(pending: Message | None, message: Message) -> bool:
@@ -55,7 +123,7 @@ class LineCache:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._warm: OrderedDict[ConversationId, _Warm] = OrderedDict()
+        self._warm: OrderedDict[ConversationId, Warm] = OrderedDict()
 
     async def line(
         self,
@@ -71,40 +139,85 @@ class LineCache:
         entering: Message | None = None,
         inputs: tuple[InputBlock, ...] = (),
         goes_on: bool = False,
-    ) -> RenderedLine:
+        selection: Selection | None = None,
+    ) -> Warm:
         """Return the rendered line that ends in `leaf`, ready to be finished.
 
         The caller must not feed it: it is shared with the next dispatch. `entering` is a leaf
         that is about to be stored, with the `inputs` beside it; where it then is not, the caller
         forgets the line. Where it `goes_on`, in a copy, the leaf is fed as it stands now, not as
-        it stood when it was sent.
+        it stood when it was sent. `selection` is the part of the path that it is made of; by
+        default that of the last dispatch on it.
         """
         warm = self._warm.get(conversation.id)
+        last = warm.last if warm is not None else None
         if (
             warm is not None
             and warm.adapter == adapter.digest
             and warm.policy == policy_digest
             and warm.toolset == toolset_digest
             and warm.deletions == conversation.deletions
+            and selection in (None, warm.selection)
         ):
             self._warm.move_to_end(conversation.id)
             if warm.leaf == leaf and not (goes_on and warm.pending):
-                return warm.line
+                return warm
             new, beside = await self._read(conversation, leaf, entering, inputs, until=warm.leaf)
             if new and new[0].parent == warm.leaf and _may_follow(warm.pending, new[0]):
-                return self._grow(warm, visible(new, conversation.deletions), beside, leaf)
-        path, beside = await self._read(conversation, leaf, entering, inputs)
-        warm = _Warm(
+                warm.extend(new, beside)
+                warm.leaf = leaf
+                return warm
+        whole, beside = await self._read(conversation, leaf, entering, inputs)
+        path = visible(whole, conversation.deletions)
+        last = last or await last_planned(self._store, conversation, path)
+        begun = Warm(
             line=adapter.line(policy, tools, key=key, conversation=conversation.id),
             leaf=leaf,
-            pending=None,
             deletions=conversation.deletions,
             adapter=adapter.digest,
             policy=policy_digest,
             toolset=toolset_digest,
+            last=last,
         )
-        self._keep(conversation.id, warm)
-        return self._grow(warm, visible(path, conversation.deletions), beside, leaf)
+        if selection is None:
+            selection = last.trace.selection if last is not None else WHOLE
+        older = await checkpoint_beside(
+            self._store, conversation.tenant, conversation.id, selection
+        )
+        for message, inputs_of in older.items():
+            beside = {**beside, message: (*inputs_of, *beside.get(message, ()))}
+        begun.skip(whole)
+        self._begin(begun, path, beside, adapter, policy, selection)
+        self._keep(conversation.id, begun)
+        return begun
+
+    def _begin(
+        self,
+        warm: Warm,
+        path: Sequence[Message],
+        beside: Beside,
+        adapter: Adapter,
+        policy: Policy,
+        selection: Selection,
+    ) -> None:
+        """Feed a line that is empty with what of `path` is selected."""
+        last = warm.last
+        sent = chosen(path, selection.start)
+        if len(sent) < len(path):
+            warm.selection = selection
+            there = {message.id for message in sent}
+            warm.left_out = tuple(message.id for message in path if message.id not in there)
+        again = (
+            last is not None
+            and last.manifest.adapter_digest == adapter.digest
+            and (last.manifest.policy_digest, last.manifest.toolset_digest)
+            == (warm.policy, warm.toolset)
+            and last.trace.selection == warm.selection
+        )
+        for message in sent:
+            warm.feed(message, beside.get(message.id, ()))
+            if again and last is not None and message.id == last.manifest.base_leaf:
+                warm.last = _resumed(warm, last, policy)
 
     def keep(
         self,
@@ -115,6 +228,7 @@ class LineCache:
         adapter: Digest,
         policy_digest: Digest,
         toolset_digest: Digest,
+        said: Sequence[Message] = (),
     ) -> None:
         """Take over a line that somebody else rendered, of committed messages up to `leaf`.
 
@@ -122,19 +236,21 @@ class LineCache:
         """
         self._keep(
             conversation.id,
-            _Warm(
+            Warm(
                 line=line,
                 leaf=leaf,
-                pending=None,
                 deletions=conversation.deletions,
                 adapter=adapter,
                 policy=policy_digest,
                 toolset=toolset_digest,
+                said=len(said),
+                told=sum(message.role in INSTRUCTING for message in said),
             ),
         )
 
-    def _keep(self, conversation: ConversationId, warm: _Warm) -> None:
+    def _keep(self, conversation: ConversationId, warm: Warm) -> None:
         self._warm[conversation] = warm
+        self._warm.move_to_end(conversation)
         while len(self._warm) > WARM_LINES:
             self._warm.popitem(last=False)
 
@@ -160,25 +276,18 @@ class LineCache:
         inputs: tuple[InputBlock, ...],
         *,
         until: MessageId | None = None,
-    ) -> tuple[list[Message], Mapping[MessageId, tuple[InputBlock, ...]]]:
+    ) -> tuple[list[Message], Beside]:
         """Return the path to `leaf`, and what stands beside the messages of it."""
         path = await self._path(conversation.id, leaf, entering, until=until)
         stored = [message for message in path if message is not entering]
         beside = await inputs_beside(self._store, conversation.tenant, stored)
         return path, {**beside, entering.id: inputs} if entering and inputs else beside
 
-    @staticmethod
-    def _grow(
-        warm: _Warm,
-        messages: Sequence[Message],
-        beside: Mapping[MessageId, tuple[InputBlock, ...]],
-        leaf: MessageId,
-    ) -> RenderedLine:
-        for message in messages:
-            warm.line.feed(message, inputs=beside.get(message.id, ()))
-            warm.pending = message if message.status is Status.PENDING else None
-        warm.leaf = leaf
-        return warm.line
+    async def path(
+        self, conversation: Conversation, leaf: MessageId, entering: Message | None
+    ) -> list[Message]:
+        """Return everything on the line that ends in `leaf`, whatever of it is sent."""
+        return visible(await self._path(conversation.id, leaf, entering), conversation.deletions)
 
     def call_ids(self, conversation: ConversationId) -> Container[str]:
         """Return the ids of the calls on the conversation's newest line."""
@@ -190,26 +299,61 @@ class LineCache:
         warm = self._warm.get(conversation)
         return warm.line.tool_names if warm is not None else None
 
-    def listed(
-        self, conversation: ConversationId, line: RenderedLine, behind: tuple[Mapped, ...] = ()
-    ) -> Listed | None:
-        """Return how far the mappings of this line, `behind` others, are stored, if that is known."""
+    def selection(self, conversation: ConversationId) -> Selection:
+        """Return which part of its path the conversation's newest line was made of."""
         warm = self._warm.get(conversation)
-        known = warm is not None and warm.line is line and warm.behind == behind
-        return warm.listed if warm is not None and known else None
+        return warm.selection if warm is not None else WHOLE
 
-    def note_listed(
-        self,
-        conversation: ConversationId,
-        line: RenderedLine,
-        listed: Listed,
-        behind: tuple[Mapped, ...] = (),
-    ) -> None:
-        """Remember how far they are stored now: a line's list only grows."""
+    def stop_compacting(self, conversation: ConversationId) -> None:
+        """Remember that nothing of the conversation's line can be compacted as it stands."""
         warm = self._warm.get(conversation)
-        if warm is not None and warm.line is line:
-            warm.listed, warm.behind = listed, behind
+        if warm is not None:
+            warm.stopped_at = warm.said
+
+    def last(self, conversation: ConversationId) -> Planned | None:
+        """Return the last dispatch on the conversation's newest line, if that is here."""
+        warm = self._warm.get(conversation)
+        return warm.last if warm is not None else None
 
     def forget(self, conversation: ConversationId) -> None:
         """Drop the conversation's line: the next dispatch makes it anew."""
         self._warm.pop(conversation, None)
+
+
+async def last_planned(
+    store: Store, conversation: Conversation, path: Sequence[Message]
+) -> Planned | None:
+    """Return the newest dispatch on a path that has a plan: that of its newest answer."""
+    on_path = {message.id for message in path}
+    asked = next((m.run for m in reversed(path) if m.role is Role.ASSISTANT and m.run), None)
+    if asked is None:
+        return None
+    for operation in reversed(await store.operations(conversation.id, asked)):
+        manifest, _ = await store.manifest(operation)
+        if manifest.base_leaf in on_path and manifest.plan_digest:
+            try:
+                stored = await store.content(conversation.tenant, manifest.plan_digest)
+                policy = await store.content(conversation.tenant, manifest.policy_digest)
+            except NotFound:
+                return None
+            return Planned(
+                manifest=manifest,
+                trace=decode_trace(stored),
+                policy=decode_policy(policy),
+                deletions=await store.deletions_at(conversation.id, manifest.conversation_revision),
+            )
+    return None
+
+
+def _resumed(warm: Warm, last: Planned, policy: Policy) -> Planned:
+    """Take over what was weighed, where the line stands as it stood for the last dispatch."""
+    try:
+        made = warm.line.finish()
+    except SequenceRejected:
+        return last  # its last message was pending then, and did not become what it was to be
+    if made.request_digest != last.manifest.request_digest:
+        return last
+    counter = counter_of(policy.model)
+    if last.trace.counted_by == counter.name:
+        made.closed.body.believe(counter, last.trace.sealed)
+    return replace(last, rendering=made)

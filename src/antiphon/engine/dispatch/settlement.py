@@ -42,6 +42,7 @@ from antiphon.core.ledger import (
 )
 from antiphon.core.loop import TOOL_LIMIT
 from antiphon.core.manifest import Manifest, WireRequest
+from antiphon.core.planning.trace import PromptTrace
 from antiphon.core.records import OPEN_CALL, Attempt, Call, CallState, Run, Runner, RunStatus
 from antiphon.core.repeats import (
     REPEATED_CALL,
@@ -69,7 +70,7 @@ class Accepted:
 
     `answer` is the id reserved for the message that it may commit; `resent` counts attempts
     of this operation that followed an unknown outcome. `model` is who is asked, which may be a
-    fallback, and `charged` the key whose it is.
+    fallback, and `charged` the key whose it is. `trace` is its plan, where it was planned here.
     """
 
     run: RunId
@@ -84,6 +85,7 @@ class Accepted:
     model: Model
     charged: str = ""
     resent: int = 0
+    trace: PromptTrace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +208,8 @@ class Settlement:
     async def commit(self, accepted: Accepted, answer: Answer, *, found: bool = False) -> Stepped:
         """Let a whole answer become canonical; `found` where it was asked for, not streamed."""
         world, attempt, manifest = self._world, accepted.attempt, accepted.manifest
+        if accepted.trace is not None:
+            world.planner.learn(accepted.target.policy, accepted.trace, answer.usage.input)
         now_ms = world.clock.now_ms()
         wish = None
         if accepted.target.switches:

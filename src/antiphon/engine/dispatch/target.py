@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from antiphon.adapters import registry
-from antiphon.adapters.base import Adapter
+from antiphon.adapters.base import Adapter, Rendering
 from antiphon.core.blocks import Message, Status
 from antiphon.core.ids import Digest, OperationId
 from antiphon.core.judging import ANSWER_RETRIED, Expectation
@@ -20,18 +20,21 @@ from antiphon.core.manifest import (
     QuestionText,
     ToolDeclaration,
     WireRequest,
+    decode_policy,
     stored_digest,
 )
+from antiphon.core.planning.trace import WHOLE, Selection, decode_trace
+from antiphon.core.planning.trimming import chosen
 from antiphon.core.questions import as_message
 from antiphon.core.records import Conversation, Fallback, Run
 from antiphon.core.scheduling import SWITCH_TOOL
 from antiphon.core.schemas import SchemaCheck, compile_schema
 from antiphon.core.tree import line as visible
-from antiphon.engine.dispatch.beside import inputs_beside
+from antiphon.engine.dispatch.beside import checkpoint_beside, inputs_beside
 from antiphon.engine.world import World
 from antiphon.errors import DigestMismatch, NotFound
+from antiphon.stores.base import Store
 
-_decode_policy = msgspec.json.Decoder(Policy).decode
 _decode_question = msgspec.json.Decoder(QuestionText).decode
 _decode_tools = msgspec.json.Decoder(tuple[ToolDeclaration, ...]).decode
 
@@ -67,7 +70,15 @@ class Target:
         """
         if not self.tools:
             return self
-        policy = msgspec.structs.replace(self.policy, tool_choice="none")
+        return self._asked(msgspec.structs.replace(self.policy, tool_choice="none"))
+
+    def with_output(self, tokens: int | None) -> Target:
+        """Return the target for an answer of at most so many tokens."""
+        if tokens == self.policy.max_output_tokens:
+            return self
+        return self._asked(msgspec.structs.replace(self.policy, max_output_tokens=tokens))
+
+    def _asked(self, policy: Policy) -> Target:
         digest, stored = stored_digest(self.key, policy)
         return replace(
             self,
@@ -84,7 +95,7 @@ async def adapter_of(world: World, manifest: Manifest) -> Adapter:
         stored = await world.store.content(conversation.tenant, manifest.policy_digest)
     except NotFound:
         return registry.by_name(manifest.adapter)
-    policy = _decode_policy(stored)
+    policy = decode_policy(stored)
     return registry.get(policy.profile, policy.facts, _carried(manifest))
 
 
@@ -200,7 +211,7 @@ class Targets:
         known = self._known.get((key, policy_digest, toolset_digest, version))
         if known is not None:
             return known
-        policy = _decode_policy(await store.content(conversation.tenant, policy_digest))
+        policy = decode_policy(await store.content(conversation.tenant, policy_digest))
         tools = _decode_tools(await store.content(conversation.tenant, toolset_digest))
         target = Target(
             adapter=registry.get(policy.profile, policy.facts, version),
@@ -241,10 +252,23 @@ async def messages_sent(world: World, manifest: Manifest) -> list[Message]:
     # Its input may have failed since; it was pending when it was sent.
     if path[-1].status is not Status.SUCCESS:
         path[-1] = msgspec.structs.replace(path[-1], status=Status.PENDING)
-    return visible(path, deleted)
+    return chosen(visible(path, deleted), (await selected(store, manifest)).start)
+
+
+async def selected(store: Store, manifest: Manifest) -> Selection:
+    """Return which part of its path a dispatch was made of."""
+    if not manifest.plan_digest:
+        return WHOLE
+    conversation = await store.conversation(manifest.conversation)
+    return decode_trace(await store.content(conversation.tenant, manifest.plan_digest)).selection
 
 
 async def render_manifest(world: World, manifest: Manifest, target: Target) -> WireRequest:
+    """Return the request of a manifest again, as `rendered_again` does."""
+    return (await rendered_again(world, manifest, target)).request
+
+
+async def rendered_again(world: World, manifest: Manifest, target: Target) -> Rendering:
     """Render the request of a manifest again, from the tree and the stored content.
 
     Raises:
@@ -265,12 +289,15 @@ async def render_manifest(world: World, manifest: Manifest, target: Target) -> W
     messages = await messages_sent(world, manifest)
     conversation = await world.store.conversation(manifest.conversation)
     beside = await inputs_beside(world.store, conversation.tenant, messages)
+    selection = await selected(world.store, manifest)
+    older = await checkpoint_beside(world.store, conversation.tenant, conversation.id, selection)
     for message in messages:
-        line.feed(message, inputs=beside.get(message.id, ()))
+        inputs = (*older.get(message.id, ()), *beside.get(message.id, ()))
+        line.feed(message, inputs=inputs)
     rendering = line.finish()
     if rendering.request_digest != manifest.request_digest:
         raise DigestMismatch(
             "The request does not render to the bytes that were recorded.",
             at=manifest.operation,
         )
-    return rendering.request
+    return rendering

@@ -171,6 +171,7 @@ def rendered_anew(
             adapter=adapter,
             policy_digest=terms.options.policy_digest,
             toolset_digest=terms.options.toolset_digest,
+            said=nodes[:-1],
         )
     try:
         return rendered(line.copy(), nodes[-1:], places)

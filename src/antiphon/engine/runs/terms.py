@@ -54,6 +54,9 @@ def policy_for(model: Model, ask: Ask) -> Policy:
         parallel_tool_calls=ask.parallel_tool_calls,
         temperature=ask.temperature,
         extra=dict(ask.extra),
+        context_window=model.window,
+        truncation=ask.truncation or "disabled",
+        compact=ask.compact,
     )
 
 

@@ -158,7 +158,8 @@ async def _goes_on(
         goes_on=True,
     )
     nodes = _nodes(engine, row, base.parent, new)
-    rendered(warm.copy(), nodes, places_of(nodes, new, parsed.places))
+    made = rendered(warm.line.copy(), nodes, places_of(nodes, new, parsed.places))
+    world.planner.admit(kept.policy, made, "messages")
     return await begin(engine, row, opening, kept, nodes, parent=base.parent)
 
 
@@ -178,6 +179,7 @@ def _ask(whole: Mended, form: str, model: Model) -> Ask:
         max_output_tokens=policy.max_output_tokens,
         extra=extra,
         repairs=whole.repairs,
+        compact=False,
     )
 
 
@@ -212,7 +214,12 @@ async def _check(
         at = (error.at or "").removeprefix("extra.") or None
         raise InvalidInput(error.message, code=error.code, at=at) from None
     places = places_of(nodes, parsed.messages, parsed.places)
-    rendered_anew(engine, row, kept, line, nodes, places, adapter=adapter.digest)
+    made = rendered_anew(engine, row, kept, line, nodes, places, adapter=adapter.digest)
+    try:
+        engine.world.planner.admit(kept.policy, made, "messages")
+    except SequenceRejected:
+        engine.world.lines.forget(row.id)  # nothing was begun
+        raise
 
 
 async def _events(turn: Turn) -> AsyncGenerator[RunEvent, None]:

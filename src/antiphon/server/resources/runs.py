@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -11,11 +11,11 @@ from starlette.responses import Response
 
 from antiphon.core.asking import Output
 from antiphon.core.attach import Numbered
-from antiphon.core.explanation import Explanation
+from antiphon.core.explanation import Explanation, PlanTold
 from antiphon.core.ids import CallId, Digest, OperationId, RunId
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import Run
-from antiphon.engine.explain import explain, history, may_have_left, planned, verified_request
+from antiphon.engine.explain import explain, history, newest_sent, planned, verified_request
 from antiphon.errors import Conflict, NotFound
 from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
 from antiphon.server.endpoints import Endpoint
@@ -52,23 +52,6 @@ class Sent(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     headers: dict[str, str]
     body: str
-
-
-class Kind(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of block that went into a dispatch."""
-
-    kind: str
-    count: int
-    cacheable: bool
-
-
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What went into a dispatch by kind, in its order, and what stayed out and why."""
-
-    operation: OperationId
-    blocks: list[Kind]
-    transcript: dict[str, int]
-    left_out: dict[str, int]
 
 
 class Result(Body, frozen=True, kw_only=True):
@@ -113,8 +96,7 @@ async def _plan(request: Request) -> Response:
     """Say what went into a dispatch of the run, and what stayed out."""
     manifest = await _dispatched(request)
     told = await planned(engine_of(request).world, manifest)
-    plan: dict[str, Any] = {"operation": manifest.operation, **told}
-    return answer(msgspec.convert(plan, Plan))
+    return answer(PlanTold(operation=manifest.operation, trace=told))
 
 
 async def _request(request: Request) -> Response:
@@ -150,12 +132,7 @@ async def _dispatched(request: Request) -> Manifest:
         if manifest.run != run.id:
             raise NotFound("This dispatch belongs to another run.", at=named)
         return manifest
-    store = engine_of(request).world.store
-    for operation in reversed(await store.operations(run.conversation, run.id)):
-        if any(may_have_left(attempt) for attempt in await store.attempts(operation)):
-            manifest, _ = await store.manifest(operation)
-            return manifest
-    raise NotFound("Nothing was sent for this run.", at=run.id)
+    return await newest_sent(engine_of(request).world, run.id)
 
 
 async def _outputs(request: Request) -> Response:
@@ -177,7 +154,7 @@ routes: Final = [
     Endpoint("GET", ONE, _get, answer=Explanation),
     Endpoint("GET", ONE + "/events", _events, answer=History),
     Endpoint("POST", ONE + "/cancel", _cancel, body=Cancel, answer=Run),
-    Endpoint("GET", ONE + "/plan", _plan, query=OfDispatch, answer=Plan),
+    Endpoint("GET", ONE + "/plan", _plan, query=OfDispatch, answer=PlanTold),
     Endpoint("GET", ONE + "/request", _request, query=OfDispatch, answer=Sent),
     Endpoint("GET", ONE + "/request/body", _body, query=OfDispatch, answer=bytes, media_type=BYTES),
     Endpoint("POST", ONE + "/outputs", _outputs, body=Outputs, answer=Run, status=202),

@@ -14,7 +14,6 @@ from antiphon.adapters.base import Parsed, Rendering
 from antiphon.core.blocks import Message, Role, Status, ToolResult, block_id
 from antiphon.core.ids import MessageId, ResponseId, TenantId
 from antiphon.core.keys import Right
-from antiphon.core.planning.tokens import Calibration, scaled
 from antiphon.core.records import Response
 from antiphon.core.tree import line as visible
 from antiphon.engine.engine import Engine
@@ -29,7 +28,6 @@ from antiphon.engine.runs.responding import (
     rendered_anew,
 )
 from antiphon.engine.runs.terms import Terms, terms
-from antiphon.engine.vocabularies import counter_of
 from antiphon.errors import Conflict, InvalidInput, SequenceRejected
 from antiphon.server.admission import may_ask
 from antiphon.server.body import engine_of
@@ -119,9 +117,7 @@ async def counted(request: Request, body: Asked) -> int:
     rendering = await _rendered(engine, ground, ground.parent, kept, nodes, {})
     if ground.new:
         engine.world.lines.forget(ground.row.id)  # nothing was begun
-    counter = counter_of(kept.policy.model)
-    tokens = rendering.weigh(counter).total
-    return tokens if counter.exact else scaled(tokens, Calibration.BEGINS)
+    return engine.world.planner.weighed(kept.policy, rendering).total_tokens
 
 
 def _previous(body: Create) -> ResponseId | None:
@@ -188,7 +184,8 @@ async def _begun_on(
         results = [result for result, _ in outputs]
         return await bring(engine, ground.row, opening, kept, ground.waiting, results, nodes)
     if ground.settled:
-        await _rendered(engine, ground, parent, kept, nodes, places)
+        made = await _rendered(engine, ground, parent, kept, nodes, places)
+        _admit(engine, ground, kept, made)
     elif len(nodes) > 1:
         raise Conflict(
             "The conversation is at work; several items can be added once it rests.",
@@ -204,6 +201,16 @@ async def _begun_on(
         new=ground.new,
         at_root=ground.settled and parent is None,
     )
+
+
+def _admit(engine: Engine, ground: Ground, kept: Terms, made: Rendering) -> None:
+    """Refuse what its model cannot hold. Raises `SequenceRejected`."""
+    try:
+        engine.world.planner.admit(kept.policy, made, "input")
+    except SequenceRejected:
+        if ground.new:
+            engine.world.lines.forget(ground.row.id)  # nothing was begun
+        raise
 
 
 def _leading(parsed: Parsed) -> int:
@@ -266,4 +273,4 @@ async def _rendered(
         key=key,
         goes_on=True,
     )
-    return rendered(warm.copy(), nodes, places)
+    return rendered(warm.line.copy(), nodes, places)

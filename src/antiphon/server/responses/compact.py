@@ -70,7 +70,9 @@ async def compact(request: Request) -> Response:
     if not said:
         raise InvalidInput("There is nothing to make short.", code="empty_sequence", at="input")
     row = foreseen(engine, tenant, scheduling=False)
-    kept = await terms(engine.world, tenant, Ask(model=body.model, instructions=body.instructions))
+    kept = await terms(
+        engine.world, tenant, Ask(model=body.model, instructions=body.instructions, compact=False)
+    )
     nodes = placed(engine, row, None, [*said, _order()])
     opening = Opening(previous=None, request=Create(model=body.model).echo(), stored=False)
     response = await begin(engine, row, opening, kept, nodes, parent=None, new=True)

@@ -160,6 +160,8 @@ class Create(Asked, frozen=True, kw_only=True, omit_defaults=True):
             parallel_tool_calls=self.parallel_tool_calls,
             temperature=self.temperature,
             max_output_tokens=self.max_output_tokens,
+            truncation=self.truncation,
+            compact=self.store is not False,
             extra={
                 name: msgspec.Raw(msgspec.json.encode(value))
                 for name, value in self._options(profile)

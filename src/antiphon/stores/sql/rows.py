@@ -494,7 +494,7 @@ SELECT m.operation, c.id, s.id, r.id, m.purpose, b.id, m.base_revision,
        m.base_cancel_generation, m.sequence_digest, m.adapter, m.adapter_version,
        m.adapter_digest, m.provider, m.model_revision, m.toolset_digest, m.policy_digest,
        m.request_digest, m.mappings, m.max_output_tokens, m.idempotency_key, m.linked_to,
-       m.schema, m.digest, m.question
+       m.schema, m.digest, m.question, m.plan
 FROM manifest AS m JOIN conversation AS c ON c.number = m.place >> 32
 JOIN run AS r ON r.place = m.run JOIN session AS s ON s.place = m.session
 JOIN message AS b ON b.place = m.base_leaf
@@ -527,6 +527,7 @@ def manifest_record(row: tuple[Any, ...]) -> tuple[Manifest, Digest]:
         linked_to=row[20],
         schema=row[21],
         question_digest=msgspec.UNSET if row[23] is None else unpack(row[23]),
+        plan_digest=msgspec.UNSET if row[24] is None else unpack(row[24]),
     )
     return manifest, unpack(row[22])
 

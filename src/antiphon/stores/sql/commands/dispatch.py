@@ -75,8 +75,8 @@ def _insert_manifest(tx: Transaction, c: ConversationRow, run: int, command: Pre
           base_revision, base_cancel_generation, sequence_digest, adapter, adapter_version,
           adapter_digest, provider, model_revision, toolset_digest, policy_digest,
           request_digest, mappings, max_output_tokens, idempotency_key, linked_to, schema, digest,
-          question)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+          question, plan)
+        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
         (
             at,
             manifest.operation,
@@ -102,6 +102,7 @@ def _insert_manifest(tx: Transaction, c: ConversationRow, run: int, command: Pre
             manifest.schema,
             digest,
             pack(manifest.question_digest) if manifest.question_digest else None,
+            pack(manifest.plan_digest) if manifest.plan_digest else None,
         ),
     )
     return AttemptRow.unborn(manifest, digest, at, run, base_leaf.place)

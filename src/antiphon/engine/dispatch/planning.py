@@ -1,0 +1,311 @@
+"""From a run that is to be dispatched to a request that fits, with the trace that explains it.
+
+On a warm line only what is new is counted. Where it does not fit, older turns are left out if the
+caller lets them be; otherwise nothing is sent. The plan is stored by its digest with the manifest,
+so that the same part of the path is rendered when the request is made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from antiphon.adapters.base import Rendering
+from antiphon.core.blocks import Message
+from antiphon.core.findings import Finding
+from antiphon.core.ids import Digest, MessageId
+from antiphon.core.inputs import InputBlock
+from antiphon.core.manifest import Manifest, Policy
+from antiphon.core.planning.budget import Budget, Grant
+from antiphon.core.planning.compaction import due
+from antiphon.core.planning.plan import over_window
+from antiphon.core.planning.tokens import PERMILLE, Calibration, Counter, Weight
+from antiphon.core.planning.trace import PromptTrace, Selection, encode_trace
+from antiphon.core.planning.trimming import INSTRUCTING, candidate, cut, turns
+from antiphon.core.records import Conversation
+from antiphon.engine.dispatch.lines import LineCache, Planned, Warm
+from antiphon.engine.dispatch.tracing import traced
+from antiphon.engine.settings import Settings
+from antiphon.engine.vocabularies import counter_of
+from antiphon.errors import SequenceRejected
+
+if TYPE_CHECKING:
+    from antiphon.engine.dispatch.target import Target
+
+TRIES: Final = 8
+"""How often a cut is moved on where the request still does not fit: what messages cost is a guide."""
+
+TRIMMED_TO: Final = 75
+"""Percent of its room that a line is cut to, so that not every turn after moves the prefix again."""
+
+SMALLEST_PART: Final = 16
+"""Of a window the margin, and the least of an answer, are at most one part in so many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weighed:
+    """A request, what it costs, and what its model has left beside it."""
+
+    rendering: Rendering
+    weight: Weight
+    total_tokens: int
+    grant: Grant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What is to be sent, and why: the trace as it is stored, by its digest."""
+
+    target: Target
+    warm: Warm
+    rendering: Rendering
+    trace: PromptTrace
+    digest: Digest
+    stored: bytes
+
+
+class Crowded(Exception):
+    """A request fills so much of the window that older talk is to become a checkpoint first."""
+
+    def __init__(self, total_tokens: int) -> None:
+        super().__init__(total_tokens)
+        self.total_tokens = total_tokens
+
+
+class Planner:
+    """Plans dispatches. It knows what was learned about counting, and nothing of any run."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._learned: dict[tuple[str, str], Calibration] = {}
+
+    # How much.
+
+    def factor(self, policy: Policy, counter: Counter) -> int:
+        """Return what a count for this model is multiplied by, in thousandths."""
+        if counter.exact:
+            return PERMILLE
+        learned = self._learned.get((policy.endpoint, policy.model))
+        return learned.factor_permille if learned else Calibration.BEGINS
+
+    def learn(self, policy: Policy, trace: PromptTrace, reported: int | None) -> None:
+        """Take in how many tokens a provider says that a planned request had."""
+        if not reported:
+            return
+        known = self._learned.setdefault(
+            (policy.endpoint, policy.model), Calibration(trace.factor_permille)
+        )
+        estimated = trace.total_tokens * PERMILLE // trace.factor_permille
+        known.learn(estimated=estimated, reported=reported)
+
+    def budget(self, policy: Policy) -> Budget:
+        """Return how the window of a model is shared."""
+        part = (policy.context_window or 0) // SMALLEST_PART
+        return Budget(
+            window=policy.context_window,
+            output=policy.max_output_tokens,
+            output_minimum=min(self._settings.min_output_tokens, part),
+            margin=min(self._settings.context_margin_tokens, part),
+        )
+
+    def weighed(self, policy: Policy, rendering: Rendering) -> Weighed:
+        """Return what a request costs, and whether its model can hold it."""
+        counter = counter_of(policy.model)
+        weight = rendering.weigh(counter).times(self.factor(policy, counter))
+        return Weighed(
+            rendering=rendering,
+            weight=weight,
+            total_tokens=weight.total,
+            grant=self.budget(policy).grant(weight.total),
+        )
+
+    def admit(self, policy: Policy, rendering: Rendering, at: str) -> None:
+        """Refuse a request that could not be sent, where nothing may be left out of it.
+
+        Raises:
+            SequenceRejected: `over_window`.
+        """
+        if policy.context_window is not None and policy.truncation == "disabled":
+            found = self.weighed(policy, rendering)
+            if not found.grant.fits:
+                raise SequenceRejected([_over(at, policy, found)])
+
+    # What.
+
+    async def plan(
+        self,
+        lines: LineCache,
+        conversation: Conversation,
+        leaf: MessageId,
+        wanted: Target,
+        *,
+        entering: Message | None = None,
+        inputs: tuple[InputBlock, ...] = (),
+        selection: Selection | None = None,
+        compaction: str | None = None,
+        request_of: Callable[[Manifest], Awaitable[Rendering | None]],
+    ) -> Plan:
+        """Return the request for the line that ends in `leaf`, as it is to be sent.
+
+        Args:
+            lines: Where the conversation's line is kept warm.
+            conversation: Its row.
+            leaf: Where the line ends.
+            wanted: What the run talks to.
+            entering: The leaf, where it is not stored yet.
+            inputs: What stands beside it.
+            selection: The part of the path that is to be sent; by default that of the last
+                dispatch on it.
+            compaction: What came of compacting it; None where that was not tried yet.
+            request_of: Makes an earlier dispatch again; asked where its request is not here, and
+                something has moved since.
+
+        Raises:
+            SequenceRejected: It may not be sent: `over_window` where its model cannot hold it.
+            Crowded: Older talk is to become a checkpoint first.
+        """
+        target = _as_before(wanted, lines.last(conversation.id))
+        found: Weighed | None = None
+        for _ in range(TRIES):
+            warm = await _line(lines, conversation, leaf, target, entering, inputs, selection)
+            found = self.weighed(wanted.policy, warm.line.finish())
+            if compaction is None and self._crowded(wanted.policy, warm, found.total_tokens):
+                raise Crowded(found.total_tokens)
+            if not found.grant.fits:
+                path = await lines.path(conversation, leaf, entering)
+                selection = self._shorter(path, wanted.policy, warm, found)
+                continue
+            fitting = wanted.with_output(found.grant.output_tokens)
+            if fitting.policy_digest == target.policy_digest:
+                return await self._explained(wanted, target, warm, found, compaction, request_of)
+            target, selection = fitting, warm.selection
+        assert found is not None
+        raise SequenceRejected([_over(leaf, wanted.policy, found)])
+
+    def _crowded(self, policy: Policy, warm: Warm, total_tokens: int) -> bool:
+        """Whether older talk is to become a checkpoint before a request of so many tokens."""
+        settings = self._settings
+        if not policy.compact or not due(
+            total_tokens, policy.context_window, settings.compact_at_percent
+        ):
+            return False
+        return not warm.stopped_at or warm.said >= warm.stopped_at + settings.compact_keep
+
+    def _shorter(
+        self, path: Sequence[Message], policy: Policy, warm: Warm, found: Weighed
+    ) -> Selection:
+        """Return a smaller part of the path, by what the request has too much.
+
+        Raises:
+            SequenceRejected: `over_window`: nothing may be left out, or nothing more can be.
+        """
+        leaf, room = path[-1].id, self.budget(policy).prompt
+        if policy.truncation == "disabled" or room is None:
+            raise SequenceRejected([_over(leaf, policy, found)])
+        counter = counter_of(policy.model)
+        factor = self.factor(policy, counter)
+        line = [candidate(message, counter, factor) for message in path]
+        begun = next((n for n, m in enumerate(path) if m.id == warm.selection.start), 0)
+        sent = sum(m.tokens for n, m in enumerate(line) if n >= begun or m.stays)
+        start = cut(line, tokens=room * TRIMMED_TO // 100 - (found.total_tokens - sent))
+        if start <= begun:  # the guide was too low: the next turn goes too
+            start = next((place for place in turns(line) if place > begun), 0)
+        if not start:
+            raise SequenceRejected([_over(leaf, policy, found)])
+        return Selection(start=path[start].id, checkpoint=warm.selection.checkpoint)
+
+    async def _explained(
+        self,
+        wanted: Target,
+        target: Target,
+        warm: Warm,
+        found: Weighed,
+        compaction: str | None,
+        request_of: Callable[[Manifest], Awaitable[Rendering | None]],
+    ) -> Plan:
+        last = warm.last
+        if last is not None and last.rendering is None:
+            warm.last = replace(last, rendering=await request_of(last.manifest))
+        trace = self._trace(wanted.policy, target, warm, found)
+        if compaction:
+            trace = msgspec.structs.replace(trace, compaction=compaction)
+        digest, stored = encode_trace(target.key, trace)
+        return Plan(
+            target=target,
+            warm=warm,
+            rendering=found.rendering,
+            trace=trace,
+            digest=digest,
+            stored=stored,
+        )
+
+    def _trace(self, policy: Policy, target: Target, warm: Warm, found: Weighed) -> PromptTrace:
+        counter = counter_of(policy.model)
+        return traced(
+            target,
+            warm,
+            found.rendering,
+            found.weight,
+            sealed=found.rendering.closed.body.weigh(counter),
+            counter=counter,
+            factor_permille=self.factor(policy, counter),
+            budget=self.budget(policy),
+            grant=found.grant,
+        )
+
+    def explained_late(
+        self, target: Target, rendering: Rendering, line: Sequence[Message]
+    ) -> PromptTrace:
+        """Return the plan of a request that was made without one, of all of `line`."""
+        warm = Warm(
+            line=target.adapter.line(target.policy, (), key=target.key),
+            leaf=line[-1].id,
+            deletions=frozenset(),
+            adapter=target.adapter.digest,
+            policy=target.policy_digest,
+            toolset=target.toolset_digest,
+            said=len(line),
+            told=sum(message.role in INSTRUCTING for message in line),
+        )
+        return self._trace(target.policy, target, warm, self.weighed(target.policy, rendering))
+
+
+async def _line(
+    lines: LineCache,
+    conversation: Conversation,
+    leaf: MessageId,
+    target: Target,
+    entering: Message | None,
+    inputs: tuple[InputBlock, ...],
+    selection: Selection | None,
+) -> Warm:
+    return await lines.line(
+        conversation,
+        leaf,
+        adapter=target.adapter,
+        policy=target.policy,
+        tools=target.tools,
+        policy_digest=target.policy_digest,
+        toolset_digest=target.toolset_digest,
+        key=target.key,
+        entering=entering,
+        inputs=inputs,
+        selection=selection,
+    )
+
+
+def _as_before(wanted: Target, last: Planned | None) -> Target:
+    """Return the target with the answer as short as it had to be the last time."""
+    if last is None or last.trace.output_reduced_from is None:
+        return wanted
+    if last.trace.output_reduced_from != wanted.policy.max_output_tokens:
+        return wanted
+    return wanted.with_output(last.trace.output_tokens)
+
+
+def _over(at: str, policy: Policy, found: Weighed) -> Finding:
+    assert policy.context_window is not None
+    return over_window(at, found.total_tokens, found.grant, policy.context_window)
