@@ -81,7 +81,7 @@ def screen(settings: Settings, url: str, *, keyed: bool = False, tools: Sequence
     default = models.default_name
     place = place_of(settings)
     rows = [
-        ("at", url),
+        ("at", f"{url}  (in a browser: the console)"),
         ("data", place if is_shared(settings.db) else str(Path(place).absolute())),
         ("models", ", ".join(models.names())),
         *(("tools", server) for server in tools),

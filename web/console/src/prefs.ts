@@ -8,6 +8,8 @@ export type Theme = "system" | "light" | "dark";
 export interface Prefs {
   readonly language: Language;
   readonly theme: Theme;
+  /** Whether single keys do things where nobody is writing. */
+  readonly singleKeys: boolean;
 }
 
 const STORED = "antiphon.prefs";
@@ -15,7 +17,7 @@ const listeners = new Set<() => void>();
 
 function usual(): Prefs {
   const wanted = typeof navigator === "undefined" ? "en" : navigator.language;
-  return { language: wanted.startsWith("zh") ? "zh" : "en", theme: "system" };
+  return { language: wanted.startsWith("zh") ? "zh" : "en", theme: "system", singleKeys: true };
 }
 
 /** Return what is kept under `name`, or null where a browser keeps nothing for us. */

@@ -1,6 +1,7 @@
 /** Keys that do things, where nobody is writing. */
 
 import { useEffect, useRef } from "react";
+import { currentPrefs } from "./prefs";
 
 export interface Shortcuts {
   readonly next?: () => void;
@@ -53,7 +54,7 @@ export function useShortcuts(shortcuts: Shortcuts): void {
         now.current.palette();
         return;
       }
-      if (isWritten(event.target) || document.querySelector("dialog[open], [popover]:popover-open") !== null) return;
+      if (!currentPrefs().singleKeys || isWritten(event.target) || document.querySelector("dialog[open], [popover]:popover-open") !== null) return;
       const does = BY_KEY.get(event.key.length === 1 ? event.key.toLowerCase() : event.key);
       const action = does === undefined ? undefined : now.current[does];
       if (action === undefined) return;

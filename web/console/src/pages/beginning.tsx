@@ -10,7 +10,7 @@ import { useModels } from "../store/models";
 import { type Draft, postLater } from "../store/outbox";
 import { Composer, type ComposerHandle } from "../thread/composer";
 import { Notice } from "../ui/notice";
-import { useWords } from "../words";
+import { useTitle, useWords } from "../words";
 import { reasonOf } from "../words/reasons";
 import { MenuButton } from "./sidebar";
 
@@ -25,6 +25,7 @@ function titleOf(text: string): string | null {
 
 export function BeginningPage() {
   const words = useWords();
+  useTitle(words.newConversation);
   const { language } = usePrefs();
   const models = useModels();
   const [problem, setProblem] = useState<AntiphonError | null>(null);

@@ -61,11 +61,14 @@ export function ConversationPage({ id }: { readonly id: string }) {
   const onWay = parcels.filter((parcel) => !view.messages.has(parcel.id) && !open.some((row) => row.key === parcel.id));
   const rows = [...settled, ...open, ...onWay.map((parcel) => ({ kind: "parcel", key: parcel.id, parcel }) as const)];
 
+  const forkedTitle = useRef<string | null>(null);
+  const title = view.conversation?.title ?? null;
+  forkedTitle.current = title === null ? null : words.forkedTitle(title).slice(0, 500);
   const fork = useCallback(
     (message: Message) => {
       server
         .request<{ id: string }>("POST", `/conversations/${encodeURIComponent(id)}/fork`, {
-          body: { leaf: message.id },
+          body: { leaf: message.id, title: forkedTitle.current },
           again: false,
         })
         .then((made) => {
@@ -93,6 +96,9 @@ export function ConversationPage({ id }: { readonly id: string }) {
       }),
     [live, outbox, fork],
   );
+
+  // The list tells which conversations are at work.
+  useEffect(conversationsChanged, [working?.id]);
 
   const stop = () => {
     if (working === undefined) return;

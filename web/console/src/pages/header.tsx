@@ -9,8 +9,8 @@ import { conversationsChanged } from "../store/list";
 import { useDoing } from "../thread/doing";
 import { Icon } from "../ui/icons";
 import { Confirm, Dialog, Menu } from "../ui/overlays";
-import { useWords } from "../words";
-import { MenuButton } from "./sidebar";
+import { useTitle, useWords } from "../words";
+import { Link, MenuButton } from "./sidebar";
 import type { SessionTold } from "../store/sessions";
 import { SessionsDialog } from "./sessions";
 import { TreeDialog } from "./tree";
@@ -28,6 +28,8 @@ export function Header(props: {
   const [asking, setAsking] = useState<"rename" | "delete" | "tree" | "sessions" | null>(null);
   useShortcuts({ tree: () => setAsking("tree") });
   const row = view.conversation;
+  const title = row === null ? "" : (row.title ?? titleFrom(view) ?? words.untitled);
+  useTitle(title);
   const close = () => setAsking(null);
   const id = row?.id ?? "";
   return (
@@ -35,9 +37,15 @@ export function Header(props: {
       <MenuButton />
       <h1 className="top-title">
         <button type="button" title={words.rename} disabled={row === null} onClick={() => setAsking("rename")}>
-          {row === null ? "" : (row.title ?? titleFrom(view) ?? words.untitled)}
+          {title}
         </button>
       </h1>
+      {row?.metadata["forked_from"] !== undefined && (
+        <Link place={{ page: "conversation", id: row.metadata["forked_from"] }} className="goal" current={false}>
+          <Icon name="fork" />
+          <span>{words.forkedFrom}</span>
+        </Link>
+      )}
       <button
         type="button"
         className="goal"

@@ -1,11 +1,13 @@
 /** Which keys do what. */
 
+import { choose, usePrefs } from "../prefs";
 import { KEYS, PALETTE_KEY } from "../shortcuts";
 import { Dialog } from "../ui/overlays";
 import { useWords } from "../words";
 
 export function Help({ onClose }: { readonly onClose: () => void }) {
   const words = useWords();
+  const { singleKeys } = usePrefs();
   return (
     <Dialog title={words.shortcuts} onClose={onClose}>
       <dl className="keys">
@@ -24,6 +26,10 @@ export function Help({ onClose }: { readonly onClose: () => void }) {
           <dd>{words.keyDoes("palette")}</dd>
         </div>
       </dl>
+      <label className="check">
+        <input type="checkbox" checked={singleKeys} onChange={(event) => choose({ singleKeys: event.target.checked })} />
+        {words.singleKeys}
+      </label>
     </Dialog>
   );
 }

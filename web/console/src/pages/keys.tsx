@@ -8,7 +8,7 @@ import { CopyButton } from "../ui/copying";
 import { Icon } from "../ui/icons";
 import { Notice } from "../ui/notice";
 import { Confirm, Dialog } from "../ui/overlays";
-import { useTimes, useWords } from "../words";
+import { useTimes, useTitle, useWords } from "../words";
 import { reasonOf } from "../words/reasons";
 import { MenuButton } from "./sidebar";
 
@@ -20,6 +20,13 @@ interface Key {
   readonly created_ms: number;
   readonly expires_ms: number | null;
   readonly revoked_ms: number | null;
+  readonly terms?: Terms;
+}
+
+/** What a key may use; what is absent has no limit. */
+interface Terms {
+  readonly requests_per_minute?: number | null;
+  readonly tokens_per_day?: number | null;
 }
 
 const RIGHTS = ["read", "write", "instruct", "operate", "admin"] as const;
@@ -27,6 +34,7 @@ const DAY_MS = 24 * 3600 * 1000;
 
 export function KeysPage() {
   const words = useWords();
+  useTitle(words.keys);
   const { language } = usePrefs();
   const keys = useLoaded(() => server.request<{ readonly data: readonly Key[] }>("GET", "/keys"), []);
   const [making, setMaking] = useState(false);
@@ -69,8 +77,8 @@ export function KeysPage() {
       {making && (
         <MakeKey
           onClose={() => setMaking(false)}
-          onMake={(name, rights, days) => {
-            const body = { name, rights, expires_ms: days === null ? null : Date.now() + days * DAY_MS };
+          onMake={(name, rights, days, terms) => {
+            const body = { name, rights, terms, expires_ms: days === null ? null : Date.now() + days * DAY_MS };
             server.request<Key & { readonly secret: string }>("POST", "/keys", { body, again: false }).then(
               (key) => {
                 // The first key shuts the door to who has none; who made it must not stand outside.
@@ -128,6 +136,8 @@ function KeyCard({ one, onRevoke }: { readonly one: Key; readonly onRevoke: () =
             : one.expires_ms !== null
               ? words.expiresAt(times.full(one.expires_ms))
               : words.neverExpires}
+          {one.terms?.requests_per_minute != null && ` · ${words.limitPerMinute(times.number(one.terms.requests_per_minute))}`}
+          {one.terms?.tokens_per_day != null && ` · ${words.limitPerDay(times.number(one.terms.tokens_per_day))}`}
         </p>
       </div>
       {!over && (
@@ -140,20 +150,23 @@ function KeyCard({ one, onRevoke }: { readonly one: Key; readonly onRevoke: () =
 }
 
 function MakeKey(props: {
-  readonly onMake: (name: string, rights: readonly string[], days: number | null) => void;
+  readonly onMake: (name: string, rights: readonly string[], days: number | null, terms: Terms) => void;
   readonly onClose: () => void;
 }) {
   const words = useWords();
   const [name, setName] = useState("");
   const [rights, setRights] = useState<readonly string[]>(["read", "write", "instruct"]);
   const [days, setDays] = useState("90");
+  const [perMinute, setPerMinute] = useState("");
+  const [perDay, setPerDay] = useState("");
   return (
     <Dialog title={words.makeKey} onClose={props.onClose}>
       <form
         className="dialog-form"
         onSubmit={(event) => {
           event.preventDefault();
-          props.onMake(name.trim(), rights, days === "" ? null : Number(days));
+          const terms = { requests_per_minute: numberOf(perMinute), tokens_per_day: numberOf(perDay) };
+          props.onMake(name.trim(), rights, numberOf(days), terms);
           props.onClose();
         }}
       >
@@ -183,6 +196,14 @@ function MakeKey(props: {
           {words.daysValid}
           <input className="field" type="number" min={1} max={3650} value={days} onChange={(event) => setDays(event.target.value)} />
         </label>
+        <label className="label">
+          {words.perMinute}
+          <input className="field" type="number" min={1} value={perMinute} onChange={(event) => setPerMinute(event.target.value)} />
+        </label>
+        <label className="label">
+          {words.perDay}
+          <input className="field" type="number" min={0} value={perDay} onChange={(event) => setPerDay(event.target.value)} />
+        </label>
         <div className="doing">
           <button type="button" className="button" onClick={props.onClose}>
             {words.cancel}
@@ -194,6 +215,10 @@ function MakeKey(props: {
       </form>
     </Dialog>
   );
+}
+
+function numberOf(text: string): number | null {
+  return text === "" ? null : Number(text);
 }
 
 function Secret({ made, onClose }: { readonly made: Key & { readonly secret: string }; readonly onClose: () => void }) {

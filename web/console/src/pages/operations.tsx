@@ -9,15 +9,17 @@ import { useNow } from "../thread/open";
 import { Icon } from "../ui/icons";
 import { Notice } from "../ui/notice";
 import { Dialog } from "../ui/overlays";
-import { useTimes, useWords, type Words } from "../words";
+import { useTimes, useTitle, useWords, type Words } from "../words";
 import { reasonOf } from "../words/reasons";
 import { type Metrics, metricsOf, sumBy, sumOf } from "./metrics";
+import { Shadow } from "./shadow";
 import { Link, MenuButton } from "./sidebar";
 
 const LOOK_MS = 4_000;
 
 export function OperationsPage() {
   const words = useWords();
+  useTitle(words.operations);
   const { language } = usePrefs();
   const beat = useNow(LOOK_MS);
   const open = useLoaded(() => server.dispatches.list(), [beat]);
@@ -72,6 +74,7 @@ export function OperationsPage() {
           )}
         </section>
         {metrics.value !== null && <Refusals metrics={metrics.value} />}
+        <Shadow beat={beat} />
       </div>
     </main>
   );

@@ -41,6 +41,16 @@ export function Sidebar({ place }: { readonly place: Place }) {
   const drawer = useContext(DrawerContext);
   const [sought, setSought] = useState("");
   const field = useRef<HTMLInputElement>(null);
+  const leave = useRef<HTMLButtonElement>(null);
+  // Over a narrow page the keyboard goes into the drawer, and back to where it was.
+  useEffect(() => {
+    if (!drawer.open) return;
+    const before = document.activeElement;
+    leave.current?.focus();
+    return () => {
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
+  }, [drawer.open]);
   useShortcuts({
     begin: () => go({ page: "new" }),
     find: () => {
@@ -60,7 +70,7 @@ export function Sidebar({ place }: { readonly place: Place }) {
       <div className="brand">
         <Wordmark />
         <span>{words.product}</span>
-        <button type="button" className="tool only-narrow" aria-label={words.closeSidebar} onClick={() => drawer.set(false)}>
+        <button ref={leave} type="button" className="tool only-narrow" aria-label={words.closeSidebar} onClick={() => drawer.set(false)}>
           <Icon name="close" />
         </button>
       </div>

@@ -63,6 +63,8 @@ export const dictionary = {
     (does: string) => KEY_WORDS[does]?.[0] ?? does,
     (does: string) => KEY_WORDS[does]?.[1] ?? does,
   ],
+  singleKeys: ["Single keys do things where nobody is writing", "在非输入状态下启用单键快捷键"],
+  titled: [(page: string) => `${page} · Antiphon`, (page: string) => `${page} · Antiphon`],
   close: ["Close", "关闭"],
   cancel: ["Cancel", "取消"],
   save: ["Save", "保存"],
@@ -148,6 +150,7 @@ export const dictionary = {
   regenerateWith: [(model: string) => `Answer again with ${model}`, (model: string) => `用 ${model} 重新回答`],
   why: ["Why this answer?", "为什么这样回答？"],
   fork: ["Fork from here", "从这里分出新对话"],
+  forkedFrom: ["Where it was forked from", "分出自"],
   forkedTitle: [(title: string) => `${title} (fork)`, (title: string) => `${title}（分支）`],
   remove: ["Delete", "删除"],
   removeTitle: ["Delete this message?", "删除这条消息？"],
@@ -416,6 +419,25 @@ export const dictionary = {
   refusedSay: ["Requests that a provider would have refused, by the rule that they break.", "提供方会拒绝的请求，按违反的规则统计。"],
   refusedNone: ["None.", "没有。"],
 
+  // Rollouts
+  shadowTitle: ["Rollouts, and what the shadow found", "灰度与影子对比"],
+  shadowSay: [
+    "In shadow, the request of the client goes out as it is; ours is built beside it and compared.",
+    "影子模式下，客户端的请求照常发出；同时生成我们的请求并进行对比。",
+  ],
+  shadowNone: ["No rollout is set: every request goes our way.", "没有设置灰度：所有请求都按我们的方式发送。"],
+  shadowPaused: ["paused", "已暂停"],
+  everyModel: ["every model", "所有模型"],
+  shareOf: [(share: number) => `${share} % of conversations`, (share: number) => `${share}% 的对话`],
+  stageOff: ["off", "关闭"],
+  stageShadow: ["shadow", "影子"],
+  stageNoTools: ["ours, without tools", "启用（不含工具）"],
+  stageTools: ["ours", "启用"],
+  differenceKind: ["Kind", "类型"],
+  differenceWhere: ["Where", "位置"],
+  differenceExample: ["Example", "示例"],
+  differenceCount: ["Times", "次数"],
+
   // Keys
   makeKey: ["New key", "新建密钥"],
   makeKeySay: [
@@ -448,6 +470,10 @@ export const dictionary = {
       })[right] ?? "",
   ],
   daysValid: ["Days until it ends; empty for never", "有效天数；留空表示永久"],
+  perMinute: ["Requests a minute; empty for any number", "每分钟请求数；留空不限"],
+  perDay: ["Tokens a day; empty for any number", "每天 token 数；留空不限"],
+  limitPerMinute: [(count: string) => `${count} requests a minute`, (count: string) => `每分钟 ${count} 次请求`],
+  limitPerDay: [(count: string) => `${count} tokens a day`, (count: string) => `每天 ${count} token`],
   secretTitle: [(name: string) => `The secret of ${name}`, (name: string) => `${name} 的密钥`],
   secretSay: ["It is told here, once. Of it only a digest is kept.", "只在此显示一次；服务器仅保存摘要。"],
   secretKept: ["I have it", "已保存"],

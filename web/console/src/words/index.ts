@@ -1,5 +1,6 @@
 /** What the console says, in the language that a person chose. */
 
+import { useEffect } from "react";
 import { type Language, usePrefs } from "../prefs";
 import { dictionary } from "./dictionary";
 
@@ -76,4 +77,12 @@ export function timesOf(language: Language): Times {
       return `${Math.floor(ms / HOUR)} h ${Math.round((ms % HOUR) / MINUTE)} min`;
     },
   };
+}
+
+/** Name the window after what is in it. */
+export function useTitle(page: string): void {
+  const words = useWords();
+  useEffect(() => {
+    document.title = page === "" ? words.product : words.titled(page);
+  }, [page, words]);
 }
