@@ -61,7 +61,7 @@ export function Inspector({ run, onClose }: { readonly run: string; readonly onC
           <Summary explanation={explanation} />
           <Tabs tab={tab} onChoose={setTab}>
             {tab === "timeline" && <Timeline explanation={explanation} history={told.value?.history ?? []} />}
-            {tab === "prompt" && <PromptView key={run} run={run} attempts={explanation.operations.length} />}
+            {tab === "prompt" && <PromptView key={run} explanation={explanation} />}
             {tab === "request" && <RequestView key={run} explanation={explanation} before={dispatchBefore(runs, explanation)} />}
             {tab === "record" && <RecordView explanation={explanation} />}
           </Tabs>

@@ -1,13 +1,17 @@
 /** What the model saw: the parts of the prompt against its window, and what stayed out. */
 
+import type { Explanation } from "@antiphon/client";
 import { usePrefs } from "../prefs";
 import { server } from "../server";
 import { useLoaded } from "../store/loaded";
 import { useTimes, useWords, type Words } from "../words";
 import { reasonOf } from "../words/reasons";
+import { BesideView } from "./beside";
 import { type PlanBlock, planOf, type PromptPlan } from "./plan";
 
-export function PromptView({ run, attempts }: { readonly run: string; readonly attempts: number }) {
+export function PromptView({ explanation }: { readonly explanation: Explanation }) {
+  const run = explanation.run.id;
+  const attempts = explanation.operations.length;
   const words = useWords();
   const { language } = usePrefs();
   const told = useLoaded(async () => planOf(await server.runs.plan(run)), [run, attempts]);
@@ -55,6 +59,7 @@ export function PromptView({ run, attempts }: { readonly run: string; readonly a
           ))}
         </ul>
       )}
+      <BesideView explanation={explanation} />
       {plan.prefix !== null && <Prefix prefix={plan.prefix} />}
     </>
   );

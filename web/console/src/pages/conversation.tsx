@@ -34,6 +34,7 @@ export function ConversationPage({ id }: { readonly id: string }) {
   const [explained, setExplained] = useState<string | null>(null);
   const [editing, setEditing] = useState<string | null>(null);
   const [stopping, setStopping] = useState<string | null>(null);
+  const [handingOver, setHandingOver] = useState(false);
   const [problem, setProblem] = useState<AntiphonError | null>(null);
   const composer = useRef<ComposerHandle>(null);
   const thread = useRef<ThreadHandle>(null);
@@ -93,6 +94,7 @@ export function ConversationPage({ id }: { readonly id: string }) {
         onExplain: setExplained,
         onFork: fork,
         onStopEditing: () => setEditing(null),
+        onHandingOver: setHandingOver,
       }),
     [live, outbox, fork],
   );
@@ -169,7 +171,7 @@ export function ConversationPage({ id }: { readonly id: string }) {
                 autoFocus
                 busy={working !== undefined}
                 stopping={working !== undefined && stopping === working.id}
-                note={waiting ? words.waitsForCalls : undefined}
+                note={handingOver ? words.handingOver : waiting ? words.waitsForCalls : undefined}
                 onStop={working === undefined ? undefined : stop}
                 onSend={(draft, ask) => {
                   doing.say(draft, ask);

@@ -12,6 +12,7 @@ import { Confirm, Dialog, Menu } from "../ui/overlays";
 import { useTitle, useWords } from "../words";
 import { Link, MenuButton } from "./sidebar";
 import type { SessionTold } from "../store/sessions";
+import { KnowledgeDialog } from "./knowledge";
 import { SessionsDialog } from "./sessions";
 import { TreeDialog } from "./tree";
 
@@ -25,7 +26,7 @@ export function Header(props: {
   const words = useWords();
   const doing = useDoing();
   const { view } = props;
-  const [asking, setAsking] = useState<"rename" | "delete" | "tree" | "sessions" | null>(null);
+  const [asking, setAsking] = useState<"rename" | "delete" | "tree" | "sessions" | "knowledge" | null>(null);
   useShortcuts({ tree: () => setAsking("tree") });
   const row = view.conversation;
   const title = row === null ? "" : (row.title ?? titleFrom(view) ?? words.untitled);
@@ -74,6 +75,7 @@ export function Header(props: {
         icon="more"
         choices={() => [
           { name: words.rename, icon: "edit", onChoose: () => setAsking("rename") },
+          { name: words.knowledge, icon: "file", onChoose: () => setAsking("knowledge") },
           {
             name: words.exportConversation,
             icon: "download",
@@ -104,6 +106,7 @@ export function Header(props: {
         />
       )}
       {asking === "sessions" && row !== null && <SessionsDialog conversation={row} sessions={props.sessions} onClose={close} />}
+      {asking === "knowledge" && <KnowledgeDialog conversation={id} onClose={close} />}
       {asking === "tree" && (
         <TreeDialog
           view={view}

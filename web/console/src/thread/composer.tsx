@@ -3,6 +3,7 @@
 import type { Ask, Part } from "@antiphon/client";
 import { type KeyboardEvent, type Ref, useEffect, useImperativeHandle, useRef, useState } from "react";
 import { keep, kept } from "../prefs";
+import { base64Of } from "../store/base64";
 import { useModels } from "../store/models";
 import type { Draft } from "../store/outbox";
 import { Icon } from "../ui/icons";
@@ -208,10 +209,7 @@ function nameOf(part: Part): string {
 
 /** Return a file as a part of a message: a picture, or a document with its name. */
 async function partOf(file: File): Promise<Part> {
-  const bytes = new Uint8Array(await file.arrayBuffer());
-  let binary = "";
-  for (let at = 0; at < bytes.length; at += 0x8000) binary += String.fromCharCode(...bytes.subarray(at, at + 0x8000));
-  const data = btoa(binary);
+  const data = base64Of(new Uint8Array(await file.arrayBuffer()));
   if (/^image\/(png|jpeg|gif|webp)$/.test(file.type)) return { kind: "image", media_type: file.type, data };
   return { kind: "file", filename: file.name, media_type: file.type === "" ? "application/octet-stream" : file.type, data };
 }

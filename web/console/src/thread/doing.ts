@@ -52,15 +52,20 @@ interface Hands {
   readonly onExplain: (run: string) => void;
   readonly onFork: (message: Message) => void;
   readonly onStopEditing: () => void;
+  /** A session is being changed, for which a model may be asked. */
+  readonly onHandingOver: (works: boolean) => void;
 }
 
 /** Return the actions on one conversation. A failure is told, never swallowed. */
-export function doingOf({ live, outbox, onError, onLook, onExplain, onFork, onStopEditing }: Hands): Doing {
+export function doingOf({ live, outbox, onError, onLook, onExplain, onFork, onStopEditing, onHandingOver }: Hands): Doing {
   const attempt = (work: Promise<unknown>): void => {
     work.catch((error: unknown) => onError(noteError(error)));
   };
   const path = `/conversations/${encodeURIComponent(live.id)}`;
-  const changed = (work: Promise<unknown>): void => attempt(work.then(() => live.refresh()));
+  const changed = (work: Promise<unknown>): void => {
+    onHandingOver(true);
+    attempt(work.then(() => live.refresh()).finally(() => onHandingOver(false)));
+  };
   const started = (work: Promise<Run>): void => attempt(work.then((run) => live.adopt(run)));
   return {
     say(draft, ask) {

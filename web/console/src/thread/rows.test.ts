@@ -182,6 +182,15 @@ describe("the thread", () => {
     expect(alone.map((one) => one.line.map((message) => message.id))).toEqual([["c1", "c2", "u2"]]);
   });
 
+  it("does not count the beginning of another session as a version of this one's", () => {
+    const here = said("u1", null, "user", { session: "s1" });
+    const other = said("c1", null, "user", { session: "s2", origin: "copied" });
+    const version = said("u1b", null, "user", { session: "s1" });
+    const branches = new Branches(new Map([here, other, version].map((one) => [one.id, one])));
+    const [row] = settledRows(view("u1", [here, other, version], []), branches, branches.line("u1"));
+    expect(row).toMatchObject({ kind: "message", beside: ["u1", "u1b"] });
+  });
+
   it("counts what stands below a message", () => {
     const branches = new Branches(new Map([u1, a1, said("a2", "u1", "assistant")].map((one) => [one.id, one])));
     expect(countBelow(branches, "u1")).toBe(2);

@@ -160,7 +160,11 @@ function messageRow(branches: Branches, line: readonly Message[], at: number): M
     kind: "message",
     key: message.id,
     message,
-    beside: branches.siblings(message).map((other) => other.id),
+    // Each session has a tree of its own: where another one begins is no version of this beginning.
+    beside: branches
+      .siblings(message)
+      .filter((other) => other.session === message.session)
+      .map((other) => other.id),
     results: resultsAfter(line, at),
     last: isLastOfRun(line, at),
   };

@@ -290,6 +290,7 @@ export const dictionary = {
         person: "由你发起",
       })[cause] ?? cause,
   ],
+  handingOver: ["The session is being handed over…", "正在交接会话…"],
   handedOver: ["What was handed over", "交接内容"],
   handoverSummary: ["Summary", "摘要"],
   handoverIds: ["Names and numbers", "标识"],
@@ -304,6 +305,31 @@ export const dictionary = {
   schedulingAuto: ["As the server is set", "按服务器设置"],
   schedulingOn: ["On", "开启"],
   schedulingOff: ["Off", "关闭"],
+
+  // What stands beside
+  knowledge: ["Files and memories", "文件与记忆"],
+  files: ["Files", "文件"],
+  filesSay: [
+    "What is asked here is looked up in these; what was found stands beside the question.",
+    "此处的提问会在这些文件中检索，找到的内容与问题一同发送。",
+  ],
+  giveFile: ["Give a file", "添加文件"],
+  fileFacts: [
+    (bytes: string, passages: string, encoding: string) => `${bytes} bytes, ${passages} passage${passages === "1" ? "" : "s"}, ${encoding}`,
+    (bytes: string, passages: string, encoding: string) => `${bytes} 字节，${passages} 段，${encoding}`,
+  ],
+  memories: ["Memories", "记忆"],
+  memoriesSay: ["The model is told these from the next run on.", "从下一次运行起告知模型。"],
+  memoryKey: ["Key", "键"],
+  memoryText: ["What is remembered", "记住的内容"],
+  remember: ["Remember", "记住"],
+  everywhere: ["everywhere", "全局"],
+  lookedUp: ["Looked up", "检索"],
+  searchedSay: [
+    (candidates: number, used: number) => `${candidates} candidate${s(candidates)}, ${used} given to the model.`,
+    (candidates: number, used: number) => `候选 ${candidates} 条，提供给模型 ${used} 条。`,
+  ],
+  bestScore: [(score: string) => `Best score ${score}.`, (score: string) => `最高分 ${score}。`],
 
   // The palette
   palette: ["Go to, or do", "跳转或执行"],
