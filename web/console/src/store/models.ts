@@ -1,33 +1,32 @@
 /** The models that there are; asked once, since a server's models change when it is started anew. */
 
 import type { Model } from "@antiphon/client";
-import { useEffect, useState } from "react";
+import { useEffect, useSyncExternalStore } from "react";
 import { noteError, server } from "../server";
 
-let asked: Promise<readonly Model[]> | null = null;
+const listeners = new Set<() => void>();
+let known: readonly Model[] = [];
+let asked = false;
 
-function models(): Promise<readonly Model[]> {
-  asked ??= server.models.list().then(
-    ({ data }) => data,
-    (error: unknown) => {
-      asked = null;
-      noteError(error);
-      return [];
-    },
-  );
-  return asked;
+async function ask(): Promise<void> {
+  if (asked) return;
+  asked = true;
+  try {
+    known = (await server.models.list()).data;
+    for (const listener of listeners) listener();
+  } catch (error) {
+    asked = false; // whoever needs them next asks again
+    noteError(error);
+  }
 }
 
+function subscribe(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
+}
+
+/** Return the models, the default one first; none before the server has answered. */
 export function useModels(): readonly Model[] {
-  const [known, setKnown] = useState<readonly Model[]>([]);
-  useEffect(() => {
-    let left = false;
-    void models().then((found) => {
-      if (!left) setKnown(found);
-    });
-    return () => {
-      left = true;
-    };
-  }, []);
-  return known;
+  useEffect(() => void ask(), []);
+  return useSyncExternalStore(subscribe, () => known);
 }

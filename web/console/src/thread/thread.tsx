@@ -70,7 +70,7 @@ export function Thread({ rows, editing, onAgain, onDiscard, ref }: ThreadProps) 
   // Who is at the end stays there, whatever comes; who reads further up is left alone.
   useLayoutEffect(() => {
     if (follows.current && last >= 0) list.current?.scrollToIndex(last, { align: "end" });
-  }, [rows, last]);
+  }, [last]);
 
   // Rows are measured after they are drawn, and grow while they are written.
   useEffect(() => {

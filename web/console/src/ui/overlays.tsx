@@ -96,16 +96,19 @@ export function Menu(props: {
   readonly choices: () => readonly Choice[];
   readonly className?: string;
 }) {
-  const id = useId();
   const [open, setOpen] = useState(false);
   const list = useRef<HTMLDivElement>(null);
   const button = useRef<HTMLButtonElement>(null);
-  // What is in it is drawn when it opens: there is one for each message.
   useLayoutEffect(() => {
     if (!open) return;
+    list.current?.showPopover();
     place(list, button);
     items(list)[0]?.focus();
   }, [open]);
+  const leave = () => {
+    setOpen(false);
+    button.current?.focus();
+  };
   return (
     <>
       <button
@@ -116,30 +119,37 @@ export function Menu(props: {
         aria-haspopup="menu"
         aria-expanded={open}
         title={props.label}
-        popoverTarget={id}
+        onClick={() => setOpen(true)}
       >
         <Icon name={props.icon} />
       </button>
-      <div
-        id={id}
-        ref={list}
-        className="menu"
-        role="menu"
-        aria-label={props.label}
-        popover="auto"
-        onToggle={(event) => setOpen((event as unknown as ToggleEvent).newState === "open")}
-        onKeyDown={(event) => {
-          const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
-          if (step === 0) return;
-          event.preventDefault();
-          event.stopPropagation();
-          const all = items(list);
-          const at = all.indexOf(document.activeElement as HTMLButtonElement);
-          all[(at + step + all.length) % all.length]?.focus();
-        }}
-      >
-        {open &&
-          props.choices().map((choice) => (
+      {open && (
+        <div
+          ref={list}
+          className="menu"
+          role="menu"
+          aria-label={props.label}
+          popover="auto"
+          onToggle={(event) => {
+            if ((event as unknown as ToggleEvent).newState === "closed") setOpen(false);
+          }}
+          onKeyDown={(event) => {
+            if (event.key === "Escape") {
+              event.preventDefault();
+              event.stopPropagation();
+              leave();
+              return;
+            }
+            const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+            if (step === 0) return;
+            event.preventDefault();
+            event.stopPropagation();
+            const all = items(list);
+            const at = all.indexOf(document.activeElement as HTMLButtonElement);
+            all[(at + step + all.length) % all.length]?.focus();
+          }}
+        >
+          {props.choices().map((choice) => (
             <button
               key={choice.name}
               type="button"
@@ -147,7 +157,7 @@ export function Menu(props: {
               tabIndex={-1}
               className={choice.danger === true ? "danger" : undefined}
               onClick={() => {
-                list.current?.hidePopover();
+                leave();
                 choice.onChoose();
               }}
             >
@@ -155,7 +165,8 @@ export function Menu(props: {
               {choice.name}
             </button>
           ))}
-      </div>
+        </div>
+      )}
     </>
   );
 }
