@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input install -
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .NOTPARALLEL:
-.PHONY: help run test check verify cases requirements bench e2e-model conformance conformance-mcp soak fuzz web lock audit clean
+.PHONY: help run test check verify cases requirements bench rivals e2e-model conformance conformance-mcp soak fuzz web lock audit clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -43,6 +43,9 @@ requirements: .venv/dev.stamp .venv/project.stamp  ## Print as JSON which tests 
 
 bench: .venv/bench.stamp .venv/project.stamp  ## Measure against the alternatives (ARGS="--quick" for a short run)
 	@$(BIN)/python bench/run.py $(ARGS)
+
+rivals:  ## Install the gateways that `make bench` measures beside ours (into .rivals, 500 MB)
+	@PYTHON=$(PYTHON) scripts/rivals
 
 e2e-model: .venv/dev.stamp .venv/project.stamp .venv/local.stamp  ## Talk to a real small model on this machine (downloads 130 MB)
 	@$(BIN)/python tests/e2e_model.py $(ARGS)

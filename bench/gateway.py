@@ -1,34 +1,32 @@
 """G2 and G4 to G7: the server in a process of its own, between clients and a provider.
 
 Through `/v1/responses`: every answer is a durable run, recorded before a byte leaves and committed
-at its end. Beside it a relay that passes bytes on (`relay.py`), in the same run; and where the goal
-names LiteLLM, which does not install here, what was measured of it on a machine like this.
+at its end. Beside it, in the same run, what `contestants` names; where LiteLLM is not installed
+(`make rivals`), the figure that was measured of it on a machine like this stands in, and says so.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Final
 
 import aiohttp
 
+from bench import contestants
+from bench.contestants import Contestant, Told, stream, whole
 from bench.measure import Figure, figure, note
 from bench.throughput import upstream
 
-TICKS = os.sysconf("SC_CLK_TCK")
-PAGE_MIB = os.sysconf("SC_PAGE_SIZE") / 1024 / 1024
-LITELLM = "LiteLLM, as measured elsewhere"
-MODELS = {
+ELSEWHERE: Final = "LiteLLM, as measured elsewhere"
+KEEPS_NOTHING: Final = "a relay that keeps nothing"
+MODELS: Final = {
     "plain": "",
     "burst": "200x0/",
     "same": "200x0same/",
@@ -38,36 +36,48 @@ MODELS = {
 LOAD_STREAMS, LOAD_PAUSE_MS = 200, 50
 
 
-@dataclass(frozen=True, slots=True)
-class Contestant:
-    """A process that answers, and how one asks it."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Costs:
+    """What a contestant costs; LiteLLM's of elsewhere, where nobody says otherwise."""
 
-    pid: int
-    url: str
-    ours: bool
-
-    def cpu_s(self) -> float:
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / TICKS
-
-    def memory_mib(self) -> float:
-        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_MIB
-
-    def request(self, model: str, prefix: str) -> tuple[str, dict[str, Any]]:
-        if self.ours:
-            return f"{self.url}/v1/responses", {"model": model, "input": "Go on.", "stream": True}
-        messages = [{"role": "user", "content": "Go on."}]
-        body = {"model": model, "messages": messages, "stream": True}
-        return f"{self.url}/{prefix}v1/chat/completions", body
+    name: str = ELSEWHERE
+    memory_mib: float = 326
+    start_s: float = 10
+    call_ms: float = 20
+    call_alone_ms: float = 20
+    rate: float = 40
+    p99_ms: float = 1600
+    first_ms: float = 47
+    delta_ms: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What one stream said, and when its first word came."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Goal:
+    """One of the costs, what it is called, and our share of the rival's that is wanted at most."""
 
-    text: str
-    first_ms: float
-    whole_ms: float
+    goal: str
+    cost: str
+    what: str
+    unit: str
+    of_litellm: float
+    of_portkey: float | None = None
+    more: bool = False
+    """Whether more is better: then the shares are at least."""
+
+
+PLAIN: Final = "plain answers, concurrency 32, durable"
+FIRST: Final = "added time to the first delta, durable before it is sent"
+DELTA: Final = "a paced stream, concurrency 16, CPU of a delta"
+GOALS: Final = (
+    Goal(goal="G7", cost="memory_mib", what="idle memory", unit="MiB", of_litellm=0.25),
+    Goal(goal="G7", cost="start_s", what="start to first answer", unit="s", of_litellm=0.2),
+    Goal(goal="G1", cost="call_ms", what="a plain call, concurrency 32, durable, CPU", unit="CPU ms", of_litellm=0.1, of_portkey=0.5),
+    Goal(goal="G1", cost="call_alone_ms", what="a plain call, one at a time, durable, CPU", unit="CPU ms", of_litellm=0.2, of_portkey=1.0),
+    Goal(goal="G2", cost="rate", what=PLAIN, unit="answers/s", of_litellm=10, more=True),
+    Goal(goal="G2", cost="p99_ms", what=f"{PLAIN}, p99", unit="ms", of_litellm=0.2),
+    Goal(goal="G4", cost="first_ms", what=FIRST, unit="ms", of_litellm=0.2, of_portkey=0.25),
+    Goal(goal="G5", cost="delta_ms", what=DELTA, unit="CPU ms", of_litellm=1 / 8, of_portkey=1.0),
+)  # fmt: skip
 
 
 async def figures(*, quick: bool) -> AsyncIterator[Figure]:
@@ -78,167 +88,154 @@ async def figures(*, quick: bool) -> AsyncIterator[Figure]:
         provider = await stack.enter_async_context(upstream())
         root = provider.removesuffix("/v1")
         load = f"{load_s * 1000 // LOAD_PAUSE_MS}x{LOAD_PAUSE_MS}"
-        prefixes = {name: prefix.format(load=load) for name, prefix in MODELS.items()}
-        _write_config(place, root, prefixes)
-        started = time.perf_counter()
-        server = await stack.enter_async_context(_server(place))
+        upstreams = {
+            name: f"{root}/{prefix.format(load=load)}v1" for name, prefix in MODELS.items()
+        }
         session = await stack.enter_async_context(
             aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         )
-        await _stream(session, server, "plain", prefixes)
-        first_s = time.perf_counter() - started
-        idle = server.memory_mib()
-        relay = await stack.enter_async_context(_relay(root))
-        direct = Contestant(pid=os.getpid(), url=root, ours=False)
-
-        note("gateway: start and idle memory")
-        yield figure("G7", "idle memory", idle, 326, LITELLM, unit="MiB", at_most=0.25)
-        yield figure("G7", "start to first answer", first_s, 10, LITELLM, unit="s", at_most=0.2)
-
-        note("gateway: 32 at once")
-        rate, p99 = await _rate(session, server, prefixes, seconds)
-        bare, _ = await _rate(session, relay, prefixes, seconds)
-        what = "plain answers, concurrency 32, durable"
-        yield figure("G2", what, rate, 40, LITELLM, unit="answers/s", at_least=10)
-        yield figure("G2", f"{what}, p99", p99, 1600, LITELLM, unit="ms", at_most=0.2)
-        yield figure(
-            "G2 floor",
-            what,
-            rate,
-            bare,
-            "a relay that keeps nothing",
-            unit="answers/s",
-            at_least=0.1,
-        )
-
-        note("gateway: first word, one at a time")
-        firsts: dict[str, list[float]] = {"ours": [], "relay": [], "direct": []}
-        for _ in range(rounds + 1):
-            for name, who in (("ours", server), ("relay", relay), ("direct", direct)):
-                told = await _stream(session, who, "burst", prefixes)
-                firsts[name].append(told.first_ms)
-        first = {name: median(taken[1:]) for name, taken in firsts.items()}
-        added = first["ours"] - first["direct"]
-        what = "added time to the first delta, durable before it is sent"
-        yield figure("G4", what, added, 47, LITELLM, unit="ms", at_most=0.2)
-        yield figure(
-            "G4 floor", what, added, first["relay"] - first["direct"], "a relay that keeps nothing",
-            unit="ms", at_most=10,
-        )  # fmt: skip
-
-        note("gateway: CPU of a delta")
-        costs = {}
-        for name, who in (("ours", server), ("relay", relay)):
-            await _stream(session, who, "paced", prefixes)
-            before = who.cpu_s()
-            await asyncio.gather(*[_stream(session, who, "paced", prefixes) for _ in range(16)])
-            costs[name] = (who.cpu_s() - before) * 1000 / (16 * 200)
-        what, unit = "a paced stream, concurrency 16, CPU of a delta", "CPU ms"
-        yield figure("G5", what, costs["ours"], 1.0, LITELLM, unit=unit, at_most=1 / 8)
-        yield figure(
-            "G5 floor", what, costs["ours"], costs["relay"], "a relay that keeps nothing",
-            unit=unit, at_most=4,
-        )  # fmt: skip
-
-        note("gateway: nothing lost, nothing invented")
-        wrong = 0
-        for model in ("burst", "same", "paced"):
-            expected = (await _stream(session, direct, model, prefixes)).text
-            told_all = await asyncio.gather(
-                *[_stream(session, server, model, prefixes) for _ in range(16)]
-            )
-            wrong += sum(told.text != expected for told in told_all)
-        what = "streams that were not word for word what the provider said"
-        yield figure("G6", what, wrong, 1, "one of 48", unit="streams", at_most=0)
-
-        note(f"gateway: {LOAD_STREAMS} streams at {1000 // LOAD_PAUSE_MS} deltas a second each")
-        expected = (await _stream(session, direct, "load", prefixes)).text
-        waves = []
-        wrong = 0
-        for _ in range(3):
-            wave = await asyncio.gather(
-                *[_stream(session, server, "load", prefixes) for _ in range(LOAD_STREAMS)],
-                return_exceptions=True,
-            )
-            wrong += sum(not isinstance(t, Told) or t.text != expected for t in wave)
-            waves.append(server.memory_mib())
-        what = f"{LOAD_STREAMS} streams at {1000 // LOAD_PAUSE_MS} deltas a second"
-        yield figure(
-            "load", f"{what}, failed or wrong", wrong, 1, "one of 600", unit="streams", at_most=0
-        )
-        yield figure(
-            "load", f"{what}, memory after the third wave", waves[2], waves[1],
-            "after the second", unit="MiB", at_most=1.05,
-        )  # fmt: skip
+        direct = contestants.direct(upstreams)
+        ours = await stack.enter_async_context(contestants.antiphon(place, upstreams))
+        told = await _measured(session, ours, direct, seconds, rounds)
+        async with contestants.relay(upstreams, root) as relay:
+            bare = await _measured(session, relay, direct, seconds, rounds)
+        rivals: list[Costs] = []
+        async with contestants.litellm(place, upstreams) as litellm:
+            if litellm is not None:
+                rivals.append(await _measured(session, litellm, direct, seconds, rounds))
+        async with contestants.portkey(upstreams) as portkey:
+            if portkey is not None:
+                rivals.append(await _measured(session, portkey, direct, seconds, rounds))
+        for line in _beside(told, bare, rivals):
+            yield line
+        async for line in _nothing_lost(session, ours, direct):
+            yield line
 
 
-def _write_config(place: Path, root: str, prefixes: dict[str, str]) -> None:
-    tables = [
-        f'[models.{name}]\nbase_url = "{root}/{prefix}v1"\n' for name, prefix in prefixes.items()
-    ]
-    (place / "antiphon.toml").write_text("\n".join(tables), "utf-8")
+async def _measured(
+    session: aiohttp.ClientSession,
+    who: Contestant,
+    direct: Contestant,
+    seconds: float,
+    rounds: int,
+) -> Costs:
+    """Return what `who` costs, one thing after the other."""
+    note(f"gateway: {who.name}")
+    memory = who.memory_mib()
+    call_ms = await _call_ms(session, who, seconds, callers=32)
+    call_alone_ms = await _call_ms(session, who, seconds, callers=1)
+    rate, p99 = await _rate(session, who, seconds)
+    firsts: dict[bool, list[float]] = {True: [], False: []}
+    for _ in range(rounds + 1):
+        for asked in (who, direct):
+            firsts[asked is who].append((await stream(session, asked, "burst")).first_ms)
+    await stream(session, who, "paced")
+    before = who.cpu_s()
+    await asyncio.gather(*[stream(session, who, "paced") for _ in range(16)])
+    return Costs(
+        name=who.name,
+        memory_mib=memory,
+        start_s=who.start_s,
+        call_ms=call_ms,
+        call_alone_ms=call_alone_ms,
+        rate=rate,
+        p99_ms=p99,
+        first_ms=median(firsts[True][1:]) - median(firsts[False][1:]),
+        delta_ms=(who.cpu_s() - before) * 1000 / (16 * 200),
+    )
 
 
-@asynccontextmanager
-async def _server(place: Path) -> AsyncIterator[Contestant]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "antiphon", "serve", "--json", "--port", "0",
-        cwd=place, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    assert process.stdout is not None
-    try:
-        yield Contestant(
-            pid=process.pid, url=json.loads(await process.stdout.readline())["url"], ours=True
-        )
-    finally:
-        process.terminate()
-        await process.wait()
-
-
-@asynccontextmanager
-async def _relay(root: str) -> AsyncIterator[Contestant]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, str(Path(__file__).with_name("relay.py")), root,
-        stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stdout is not None
-    try:
-        port = int(await process.stdout.readline())
-        yield Contestant(pid=process.pid, url=f"http://127.0.0.1:{port}", ours=False)
-    finally:
-        process.terminate()
-        await process.wait()
-
-
-async def _stream(
-    session: aiohttp.ClientSession, who: Contestant, model: str, prefixes: dict[str, str]
-) -> Told:
-    url, body = who.request(model, prefixes[model])
-    began, first, pieces = time.perf_counter(), 0.0, []
-    mark = b'"response.output_text.delta"' if who.ours else b'"content"'
-    async with session.post(url, json=body, timeout=aiohttp.ClientTimeout(total=300)) as answer:
-        answer.raise_for_status()
-        async for line in answer.content:
-            if not line.startswith(b"data: {") or mark not in line:
+def _beside(ours: Costs, bare: Costs, rivals: list[Costs]) -> Iterator[Figure]:
+    """Yield our costs beside the relay's, and beside those of each rival that has a goal."""
+    yield figure(
+        "G2 floor", PLAIN, ours.rate, bare.rate, KEEPS_NOTHING, unit="answers/s", at_least=0.1
+    )
+    yield figure(
+        "G4 floor", FIRST, ours.first_ms, bare.first_ms, KEEPS_NOTHING, unit="ms", at_most=10
+    )
+    yield figure(
+        "G5 floor", DELTA, ours.delta_ms, bare.delta_ms, KEEPS_NOTHING, unit="CPU ms", at_most=4
+    )
+    litellm = next((rival for rival in rivals if rival.name.startswith("LiteLLM")), Costs())
+    for rival in (litellm, *(rival for rival in rivals if rival is not litellm)):
+        for goal in GOALS:
+            share = goal.of_litellm if rival is litellm else goal.of_portkey
+            if share is None:
                 continue
-            first = first or time.perf_counter()
-            data = json.loads(line[6:])
-            pieces.append(data["delta"] if who.ours else data["choices"][0]["delta"]["content"])
-    end = time.perf_counter()
-    return Told("".join(pieces), (first - began) * 1000, (end - began) * 1000)
+            yield figure(
+                goal.goal,
+                goal.what,
+                getattr(ours, goal.cost),
+                getattr(rival, goal.cost),
+                rival.name,
+                unit=goal.unit,
+                at_least=share if goal.more else None,
+                at_most=None if goal.more else share,
+            )
+
+
+async def _nothing_lost(
+    session: aiohttp.ClientSession, ours: Contestant, direct: Contestant
+) -> AsyncIterator[Figure]:
+    note("gateway: nothing lost, nothing invented")
+    wrong = 0
+    for model in ("burst", "same", "paced"):
+        expected = (await stream(session, direct, model)).text
+        told = await asyncio.gather(*[stream(session, ours, model) for _ in range(16)])
+        wrong += sum(one.text != expected for one in told)
+    what = "streams that were not word for word what the provider said"
+    yield figure("G6", what, wrong, 1, "one of 48", unit="streams", at_most=0)
+
+    note(f"gateway: {LOAD_STREAMS} streams at {1000 // LOAD_PAUSE_MS} deltas a second each")
+    expected = (await stream(session, direct, "load")).text
+    waves = []
+    wrong = 0
+    for _ in range(3):
+        wave = await asyncio.gather(
+            *[stream(session, ours, "load") for _ in range(LOAD_STREAMS)],
+            return_exceptions=True,
+        )
+        wrong += sum(not isinstance(t, Told) or t.text != expected for t in wave)
+        waves.append(ours.memory_mib())
+    what = f"{LOAD_STREAMS} streams at {1000 // LOAD_PAUSE_MS} deltas a second"
+    yield figure(
+        "load", f"{what}, failed or wrong", wrong, 1, "one of 600", unit="streams", at_most=0
+    )
+    yield figure(
+        "load", f"{what}, memory after the third wave", waves[2], waves[1],
+        "after the second", unit="MiB", at_most=1.05,
+    )  # fmt: skip
+
+
+async def _call_ms(
+    session: aiohttp.ClientSession, who: Contestant, seconds: float, *, callers: int
+) -> float:
+    """Return what one answer that is not streamed costs `who` in CPU."""
+    made = 0
+    await asyncio.gather(*[whole(session, who, "plain") for _ in range(callers)])
+    before, end = who.cpu_s(), time.perf_counter() + seconds
+
+    async def caller() -> None:
+        nonlocal made
+        while time.perf_counter() < end:
+            await whole(session, who, "plain")
+            made += 1
+
+    await asyncio.gather(*[caller() for _ in range(callers)])
+    return (who.cpu_s() - before) * 1000 / made
 
 
 async def _rate(
-    session: aiohttp.ClientSession, who: Contestant, prefixes: dict[str, str], seconds: float
+    session: aiohttp.ClientSession, who: Contestant, seconds: float
 ) -> tuple[float, float]:
     """Return answers a second with 32 callers, and the slowest hundredth of them in ms."""
     taken: list[float] = []
-    await asyncio.gather(*[_stream(session, who, "plain", prefixes) for _ in range(32)])
+    await asyncio.gather(*[stream(session, who, "plain") for _ in range(32)])
     end = time.perf_counter() + seconds
 
     async def caller() -> None:
         while time.perf_counter() < end:
-            taken.append((await _stream(session, who, "plain", prefixes)).whole_ms)
+            taken.append((await stream(session, who, "plain")).whole_ms)
 
     await asyncio.gather(*[caller() for _ in range(32)])
     return len(taken) / seconds, quantiles(taken, n=100)[98]

@@ -8,6 +8,7 @@ many words with such a pause between two; under `/COUNTx0same/v1` the same word 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 from functools import cache
@@ -31,6 +32,29 @@ def _answer() -> bytes:
     return head % len(body) + body
 
 
+def _whole() -> bytes:
+    text = "".join(" " + words(1) for _ in range(ANSWER_DELTAS))
+    body = json.dumps(
+        {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "plain",
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {"role": "assistant", "content": text},
+                    "finish_reason": "stop",
+                }
+            ],
+            "usage": {"prompt_tokens": 10, "completion_tokens": 8, "total_tokens": 18},
+        }
+    ).encode()
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+    return head % len(body) + body
+
+
+STREAMED = re.compile(rb'"stream": ?true')
 PACED = re.compile(rb"/(\d+)x(\d+)(same)?/")
 
 
@@ -41,10 +65,11 @@ def _paced(count: int, same: bool) -> tuple[bytes, ...]:
 
 
 class Upstream(asyncio.Protocol):
-    """Answers every whole request on a connection with the same stream."""
+    """Answers every request on a connection with the same stream, or the same whole answer."""
 
-    def __init__(self, answer: bytes) -> None:
+    def __init__(self, answer: bytes, plain: bytes) -> None:
         self._answer = answer
+        self._plain = plain
         self._held = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -59,7 +84,10 @@ class Upstream(asyncio.Protocol):
             whole = end + 4 + int(length or b"0")
             if len(self._held) < whole:
                 return
-            self._held = self._held[whole:]
+            body, self._held = self._held[end + 4 : whole], self._held[whole:]
+            if STREAMED.search(body) is None:
+                self._transport.write(self._plain)
+                continue
             paced = PACED.search(head[: head.find(b"\r\n")])
             if paced is None:
                 self._transport.write(self._answer)
@@ -80,9 +108,9 @@ class Upstream(asyncio.Protocol):
 
 
 async def main() -> None:
-    answer = _answer()
+    answer, plain = _answer(), _whole()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Upstream(answer), "127.0.0.1", 0, backlog=256)
+    server = await loop.create_server(lambda: Upstream(answer, plain), "127.0.0.1", 0, backlog=256)
     print(server.sockets[0].getsockname()[1], flush=True)
     async with server:
         await loop.run_in_executor(None, sys.stdin.read)
