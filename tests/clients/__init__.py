@@ -1,0 +1,1 @@
+"""Frameworks that other people build agents with, unchanged, pointed at our base URL."""
