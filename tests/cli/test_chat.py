@@ -456,3 +456,17 @@ def test_what_is_remembered_is_told_with_every_message(place: Place) -> None:
     assert "<memory key=" in told.out
     assert "you said “hello”" in told.out
     assert "Nothing yet" in told.out
+
+
+def test_a_session_is_begun_drawn_and_taken_back(place: Place) -> None:
+    told = place.say("one", "/session new Cook a soup.", "two", "/sessions", "/tree")
+    assert told.code == 0
+    assert "archived" in told.out
+    assert "active, begun by person" in told.out
+    assert "Cook a soup." in told.out
+    shown = place.do("show", place.tree()["conversation"]["id"])
+    assert shown.out.count("session …") == 2
+    undone = place.do("chat", "-c", "/session undo")
+    assert (undone.code, "back in" in undone.err) == (0, True)
+    assert place.do("chat", "-c", "/session sideways").code == 2
+    assert [s["active"] for s in place.tree()["sessions"]] == [True, False]

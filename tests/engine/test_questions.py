@@ -142,7 +142,7 @@ async def test_an_answer_that_comes_too_late_is_none(db: Path) -> None:
         await clock.advance(3.9)
         assert not asking.done()
         await clock.advance(0.2)
-        reply = await asking
+        reply = await asyncio.wait_for(asking, 20)
         assert isinstance(reply, Unsaid)
         assert reply.reason == "timeout"
         assert await state_of(app, reply) is State.CANCELED

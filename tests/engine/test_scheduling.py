@@ -539,3 +539,28 @@ async def test_what_the_session_before_the_last_left_is_carried_on(db: Path) -> 
         first = str(provider.messages(-1)[0]["content"])
         assert first.count("<summary>") == 1
         assert "berth 12 is ours" in first
+
+
+@pytest.mark.req("M147")
+async def test_what_is_brought_under_an_archived_message_belongs_to_its_session(db: Path) -> None:
+    provider = ScriptedProvider(says("North."), says("A summary."))
+    async with app_on(db, provider) as app:
+        chat = await app.create()
+        await talk(chat, "Plot a course")
+        await chat.begin_session()
+        old, new = await chat.sessions()
+        brought = Message(
+            id=MessageId("brought"),
+            conversation=chat.id,
+            parent=old.head,
+            role=Role.USER,
+            blocks=(Text(text="By the way"),),
+            origin=Origin.IMPORTED,
+            trust=default_trust(Role.USER, Origin.IMPORTED),
+            session=new.id,  # whoever brings it knows of no other
+        )
+        await app.engine.add_messages(chat.id, [brought], None)
+        assert (await chat.message(brought.id)).session == old.id
+        assert (await chat.row()).session == new.id
+        await chat.look_at(brought.id)  # and looking at it makes that session the active one
+        assert (await chat.row()).session == old.id
