@@ -473,3 +473,57 @@ async def test_what_the_provider_was_sent_can_be_had_again_to_the_byte(at: Door)
     run = RunId(told.id.removeprefix("chatcmpl-"))
     assert (await exact_request(at.engine.world, run)).body == at.provider.bodies[0]
     assert json.loads(at.provider.bodies[0])["messages"][0]["content"] == "Hi"
+
+
+# Repetitions.
+
+
+@pytest.mark.req("M27")
+@pytest.mark.parametrize("headers", [{"Idempotency-Key": "k1"}, {"x-stainless-retry-count": "1"}])
+async def test_a_repetition_attaches_to_what_is_under_way_and_there_is_one_call(
+    at: Door, headers: dict[str, str]
+) -> None:
+    hold = Hold()
+    at.provider.scripts = [[chunk({"content": "On"}), hold, *says("ce.")]]
+
+    async def asked(**more: str) -> str | None:
+        told = await at.client.chat.completions.create(
+            model="rehearsal", messages=HI, store=True, extra_headers=more
+        )
+        return told.choices[0].message.content
+
+    first = asyncio.create_task(asked(**({} if "x-stainless-retry-count" in headers else headers)))
+    async with asyncio.timeout(WAIT_S):
+        await hold.reached.wait()
+    second = asyncio.create_task(asked(**headers))
+    await settle()
+    hold.go.set()
+    assert await first == await second == "Once."
+    assert len(at.provider.requests) == 1
+    assert len(await runs(at)) == 1
+
+
+async def test_the_same_request_again_is_a_new_one_where_nobody_said_that_it_is_a_repetition(
+    at: Door,
+) -> None:
+    at.provider.scripts = [says("One."), says("Two.")]
+    for text in ("One.", "Two."):
+        told = await at.client.chat.completions.create(model="rehearsal", messages=HI)
+        assert told.choices[0].message.content == text
+
+
+async def test_an_unknown_outcome_is_told_as_such_and_no_sdk_tries_again(
+    at: Door, claude: anthropic.AsyncAnthropic
+) -> None:
+    cut: list[Step] = [chunk({"content": "Half"}), Cut("connection_lost", "It broke.")]
+    at.provider.scripts = [cut, cut, cut, cut]
+    async with openai.AsyncOpenAI(base_url=f"{at.url}/v1", api_key="any", timeout=WAIT_S) as sdk:
+        with pytest.raises(openai.APIStatusError) as caught:
+            await sdk.chat.completions.create(model="rehearsal", messages=HI)
+    error = caught.value
+    assert error.response.headers["x-should-retry"] == "false"
+    told = len(at.provider.requests)
+    with pytest.raises(anthropic.APIStatusError) as refused:
+        await claude.messages.create(model="rehearsal", max_tokens=9, messages=HI)
+    assert refused.value.response.headers["x-should-retry"] == "false"
+    assert told <= 2  # once, and once more by the process that saw it break
