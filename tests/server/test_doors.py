@@ -390,6 +390,20 @@ async def test_a_message_is_answered_in_one_piece(
     )
 
 
+async def test_the_tokens_of_a_message_are_counted_and_nothing_is_sent(
+    at: Door, claude: anthropic.AsyncAnthropic
+) -> None:
+    short = await claude.messages.count_tokens(model="rehearsal", messages=HI)
+    long = await claude.messages.count_tokens(
+        model="rehearsal", system="Be kind. " * 50, messages=HI
+    )
+    assert 0 < short.input_tokens < 50 < long.input_tokens < 500
+    with pytest.raises(anthropic.BadRequestError):
+        await claude.messages.count_tokens(model="rehearsal", messages=[])
+    assert not at.provider.requests
+    assert not await runs(at)
+
+
 async def test_a_message_is_streamed_with_its_calls(
     at: Door, claude: anthropic.AsyncAnthropic
 ) -> None:

@@ -12,10 +12,11 @@ from starlette.responses import Response
 from antiphon.adapters.anthropic.parse import parse
 from antiphon.adapters.anthropic.profile import ANTHROPIC
 from antiphon.adapters.anthropic.write import MessagesWriter
+from antiphon.core.keys import Right
 from antiphon.engine.settings import Stateless
-from antiphon.server.body import decoded, engine_of
+from antiphon.server.body import answer, decoded, engine_of
 from antiphon.server.doors.relay import relayed
-from antiphon.server.doors.turn import begun, streamed, whole
+from antiphon.server.doors.turn import begun, counted, streamed, whole
 from antiphon.server.endpoints import Endpoint
 
 PATH: Final = "/v1/messages"
@@ -46,6 +47,15 @@ def _told(body: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in body.items() if k not in OURS and USUAL.get(k, ...) != v}
 
 
+class Count(msgspec.Struct, frozen=True, kw_only=True):
+    """A request whose tokens are to be counted, as far as it is described here."""
+
+    messages: list[dict[str, Any]]
+    model: str | None = None
+    system: str | list[dict[str, Any]] | None = None
+    tools: list[dict[str, Any]] | None = None
+
+
 async def _create(request: Request) -> Response:
     """Answer a message, in one piece or as events."""
     body = await decoded(request, dict[str, Any])
@@ -60,4 +70,21 @@ async def _create(request: Request) -> Response:
     return await whole(request, turn, writer)
 
 
-routes: Final = [Endpoint("POST", PATH, _create, body=Message, answer=dict[str, Any], starts=True)]
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
+    """How many tokens a request would send."""
+
+    input_tokens: int
+
+
+async def _count(request: Request) -> Response:
+    """Count the tokens of what a message would send; nothing is sent."""
+    body = await decoded(request, dict[str, Any])
+    # The answer is not asked for here, but a request without its limit is none.
+    parsed = parse(_told({"max_tokens": 1, **body}))
+    return answer(Counted(input_tokens=await counted(request, parsed, ANTHROPIC.name)))
+
+
+routes: Final = [
+    Endpoint("POST", PATH, _create, body=Message, answer=dict[str, Any], starts=True),
+    Endpoint("POST", PATH + "/count_tokens", _count, body=Count, answer=Counted, right=Right.READ),
+]

@@ -12,13 +12,14 @@ from starlette.requests import Request
 from starlette.responses import Response as HttpResponse
 
 from antiphon.adapters import options, registry
-from antiphon.adapters.base import Ending, Parsed, Writer
+from antiphon.adapters.base import Ending, Parsed, Rendering, Writer
 from antiphon.core.asking import Ask
 from antiphon.core.blocks import Block, Message, Role, Status, ToolCall
 from antiphon.core.deltas import Usage
 from antiphon.core.events import Preview
 from antiphon.core.ids import MessageId, TenantId
 from antiphon.core.keys import Right
+from antiphon.core.planning.tokens import Calibration, scaled
 from antiphon.core.records import Conversation, Response, Run, Runner, RunStatus
 from antiphon.engine.engine import Engine
 from antiphon.engine.models import Model
@@ -32,6 +33,7 @@ from antiphon.engine.runs.responding import (
     rendered_anew,
 )
 from antiphon.engine.runs.terms import Terms, terms
+from antiphon.engine.vocabularies import counter_of
 from antiphon.errors import Conflict, InvalidInput, OutcomeUnknown, SequenceRejected
 from antiphon.handles.events import CallsWaiting, Committed, Ended, RunEvent, Unknown, Withdrawn
 from antiphon.handles.run import RunHandle, run_error
@@ -90,20 +92,7 @@ async def begun(request: Request, parsed: Parsed, form: str, *, stored: bool) ->
     key = await key_of(request)
     response = await repeated(engine, key)
     if response is None:
-        if parsed.findings:
-            raise SequenceRejected(parsed.located(parsed.findings))
-        for place in parsed.uncarried:
-            raise InvalidInput(
-                "This is not carried here. Leave it out.", code="unsupported_parameter", at=place
-            )
-        if any(m.role in (Role.SYSTEM, Role.DEVELOPER) for m in parsed.messages):
-            principal.require(Right.INSTRUCT)
-        model = engine.world.settings.models.get(parsed.policy.model or None)
-        may_ask(principal, model.name)
-        check_urls(engine.world.settings, parsed.messages)
-        whole = mended(request, parsed)
-        ask = replace(_ask(whole, form, model), key=principal.id)
-        kept = await terms(engine.world, principal.tenant, ask)
+        whole, kept = await _understood(request, parsed, form)
         opening = Opening(
             previous=None, request=b"{}", stored=stored, key=key.key, attach=key.attach
         )
@@ -114,6 +103,46 @@ async def begun(request: Request, parsed: Parsed, form: str, *, stored: bool) ->
     run = await engine.world.store.run(response.conversation, response.run)
     handle = RunHandle(Local(engine), run, response.since)
     return Turn(engine=engine, response=response, run=run, handle=handle, lasting=key.brought)
+
+
+async def counted(request: Request, parsed: Parsed, form: str) -> int:
+    """Return how many tokens a request would send: exactly where its model's vocabulary is here.
+
+    Raises:
+        AntiphonError: It could not be sent at all.
+    """
+    engine = engine_of(request)
+    whole, kept = await _understood(request, parsed, form)
+    row = foreseen(engine, principal_of(request).tenant, scheduling=False)
+    nodes = _nodes(engine, row, None, whole.parsed.messages)
+    rendering = await _check(engine, row, kept, nodes, whole.parsed)
+    engine.world.lines.forget(row.id)  # nothing was begun
+    counter = counter_of(kept.policy.model)
+    tokens = rendering.weigh(counter).total
+    return tokens if counter.exact else scaled(tokens, Calibration.BEGINS)
+
+
+async def _understood(request: Request, parsed: Parsed, form: str) -> tuple[Mended, Terms]:
+    """Return a request as it is to be used, and what a run is to keep of it.
+
+    Raises:
+        AntiphonError: It is refused.
+    """
+    engine, principal = engine_of(request), principal_of(request)
+    if parsed.findings:
+        raise SequenceRejected(parsed.located(parsed.findings))
+    for place in parsed.uncarried:
+        raise InvalidInput(
+            "This is not carried here. Leave it out.", code="unsupported_parameter", at=place
+        )
+    if any(m.role in (Role.SYSTEM, Role.DEVELOPER) for m in parsed.messages):
+        principal.require(Right.INSTRUCT)
+    model = engine.world.settings.models.get(parsed.policy.model or None)
+    may_ask(principal, model.name)
+    check_urls(engine.world.settings, parsed.messages)
+    whole = mended(request, parsed)
+    ask = replace(_ask(whole, form, model), key=principal.id)
+    return whole, await terms(engine.world, principal.tenant, ask)
 
 
 async def _begun(
@@ -136,7 +165,12 @@ async def _begun(
                     raise
     row = foreseen(engine, tenant, scheduling=False)
     nodes = _nodes(engine, row, None, parsed.messages)
-    await _check(engine, row, kept, nodes, parsed)
+    made = await _check(engine, row, kept, nodes, parsed)
+    try:
+        engine.world.planner.admit(kept.policy, made, "messages")
+    except SequenceRejected:
+        engine.world.lines.forget(row.id)  # nothing was begun
+        raise
     return await begin(engine, row, opening, kept, nodes, parent=None, new=True, at_root=True)
 
 
@@ -199,8 +233,8 @@ async def _check(
     kept: Terms,
     nodes: tuple[Message, ...],
     parsed: Parsed,
-) -> None:
-    """Refuse what could not be sent, at its place in the request.
+) -> Rendering:
+    """Return the request, or refuse what could not be sent, at its place in the client's.
 
     Raises:
         SequenceRejected: The findings say why.
@@ -214,12 +248,7 @@ async def _check(
         at = (error.at or "").removeprefix("extra.") or None
         raise InvalidInput(error.message, code=error.code, at=at) from None
     places = places_of(nodes, parsed.messages, parsed.places)
-    made = rendered_anew(engine, row, kept, line, nodes, places, adapter=adapter.digest)
-    try:
-        engine.world.planner.admit(kept.policy, made, "messages")
-    except SequenceRejected:
-        engine.world.lines.forget(row.id)  # nothing was begun
-        raise
+    return rendered_anew(engine, row, kept, line, nodes, places, adapter=adapter.digest)
 
 
 async def _events(turn: Turn) -> AsyncGenerator[RunEvent, None]:
