@@ -80,6 +80,8 @@ async def test_a_key_asks_for_the_models_that_it_was_made_for(tmp_path: Path) ->
             (CHAT, {**HI, "model": "b"}),
             ("/v1/responses", {"model": "b", "input": "Hi"}),
             ("/v1/messages", {**HI, "model": "b", "max_tokens": 5}),
+            ("/v1/messages/count_tokens", {**HI, "model": "b"}),
+            ("/v1/responses/compact", {"model": "b", "input": "Hi"}),
         ):
             told = await client.post(path, body)
             assert told.status == 403, path

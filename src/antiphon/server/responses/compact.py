@@ -24,6 +24,7 @@ from antiphon.core.tree import line as visible
 from antiphon.engine.runs.responding import Opening, begin, foreseen, placed
 from antiphon.engine.runs.terms import terms
 from antiphon.errors import InvalidInput, ProviderFailed
+from antiphon.server.admission import may_ask
 from antiphon.server.body import answer, decoded, engine_of
 from antiphon.server.principals import principal_of
 from antiphon.server.responses.ground import of_response
@@ -32,6 +33,7 @@ from antiphon.server.responses.reading import ended, known
 from antiphon.server.responses.request import Asked, Create
 from antiphon.server.responses.resource import SECOND_MS, usage
 from antiphon.server.responses.write import Status as Standing
+from antiphon.server.urls import check_urls
 
 ASKED_FOR: Final = (
     "Summarise everything above so that the talk can go on from your summary alone: goals, facts, "
@@ -57,7 +59,10 @@ class _Sealed(msgspec.Struct, frozen=True):
 async def compact(request: Request) -> Response:
     """Return an item that stands for a line: send it back instead of what it was made of."""
     body = await decoded(request, Compact)
-    engine, tenant = engine_of(request), principal_of(request).tenant
+    engine, principal = engine_of(request), principal_of(request)
+    tenant = principal.tenant
+    model = engine.world.settings.models.get(body.model)
+    may_ask(principal, model.name)
     key = await engine.world.store.tenant_key(tenant)
     parsed = msgspec.structs.replace(body, input=unsealed(body.input, key)).parsed()
     before: list[Message] = []
@@ -70,9 +75,9 @@ async def compact(request: Request) -> Response:
     if not said:
         raise InvalidInput("There is nothing to make short.", code="empty_sequence", at="input")
     row = foreseen(engine, tenant, scheduling=False)
-    kept = await terms(
-        engine.world, tenant, Ask(model=body.model, instructions=body.instructions, compact=False)
-    )
+    check_urls(engine.world.settings, parsed.messages)
+    ask = Ask(model=body.model, instructions=body.instructions, key=principal.id, compact=False)
+    kept = await terms(engine.world, tenant, ask)
     nodes = placed(engine, row, None, [*said, _order()])
     opening = Opening(previous=None, request=Create(model=body.model).echo(), stored=False)
     response = await begin(engine, row, opening, kept, nodes, parent=None, new=True)

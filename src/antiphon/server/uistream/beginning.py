@@ -20,6 +20,7 @@ from antiphon.server.resources.messages import ask_of
 from antiphon.server.scope import view_of
 from antiphon.server.starting import start_key
 from antiphon.server.uistream.request import Chat, Part, UIMessage, blocks_of, output_of
+from antiphon.server.urls import check_block_urls
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ async def begun(request: Request, chat: Chat) -> Begun:
 async def _said(engine: Engine, row: Conversation, chat: Chat, last: UIMessage, ask: Ask) -> Run:
     """Send the last message; one that stands there with other words was edited."""
     blocks = blocks_of(last)
+    check_block_urls(engine.world.settings, blocks)
     parent = await _parent(engine, row.id, chat.messages[:-1])
     try:
         return await engine.send(row.id, blocks, ask, parent=parent, message=last.id)
