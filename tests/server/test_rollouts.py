@@ -270,6 +270,11 @@ async def test_what_an_older_version_does_not_know_pauses_the_conversation_until
         metrics = (await (await server.client("local")).get("/metrics")).body.decode()
         assert "antiphon_conversations_paused 1" in metrics
 
+        part = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PNG}"}}
+        ask = {"model": "m", "messages": [{"role": "user", "content": [part]}]}
+        waits = await client.post(CHAT, ask)  # who has no conversation is told to come again
+        assert (waits.status, waits.json["error"]["code"]) == (503, "conversation_paused")
+
         await rolled(client, "tools")
         await engine.idle(row.id)
         assert (await engine.world.store.run(row.id, run.id)).status is RunStatus.SUCCESS

@@ -49,6 +49,7 @@ STATUS_OF_CODE: Final = MappingProxyType(
         "encoding_not_supported": 415,
         "host_not_allowed": 421,
         "method_not_allowed": 405,
+        "conversation_paused": 503,
         "queue_full": 429,
         "model_busy": 429,
         "rate_limited": 429,
@@ -105,6 +106,8 @@ def headers_of(error: AntiphonError) -> dict[str, str]:
         # Nobody should wait for tomorrow with the connection open.
         spent = error.code == "budget_exhausted"
         return {**told, "x-should-retry": "false"} if spent else told
+    if status == HTTPStatus.SERVICE_UNAVAILABLE and isinstance(error, Conflict):
+        return {"retry-after": "5"}
     if error.code in UNREAD:
         return {"connection": "close"}
     if isinstance(error, Conflict | OutcomeUnknown | RunCanceled | ProviderFailed):

@@ -425,8 +425,10 @@ class Dispatcher:
                 at=manifest.operation,
             )
         conversation = await store.conversation(run.conversation)
+        if manifest.policy_digest != target.policy_digest:  # it was a fallback that was asked
+            target = await self._targets.of_manifest(manifest, conversation)
         request = await render_manifest(self._world, manifest, target)
-        model = self._world.settings.models.get(run.options.model)
+        model = self._model_of(run, manifest)
         accepted = await self._world.do(self._acceptance(run, attempt.operation, model))
         if isinstance(accepted, Denied):
             await self._world.do(

@@ -193,6 +193,7 @@ class Worker:
         it in other words, and nothing is sent.
         """
         rollouts, store = self._world.rollouts, self._world.store
+        await rollouts.refresh()
         rollouts.paused.pop(conversation.id, None)
         if not rollouts.pins(conversation.tenant, run.options.model):
             return False

@@ -140,6 +140,16 @@ async def _understood(request: Request, parsed: Parsed, form: str) -> tuple[Mend
     model = engine.world.settings.models.get(parsed.policy.model or None)
     may_ask(principal, model.name)
     check_urls(engine.world.settings, parsed.messages)
+    kind = engine.world.rollouts.unknown_kind(
+        principal.tenant, model.name, model.profile, parsed.messages
+    )
+    if kind is not None:
+        raise Conflict(
+            f"The adapter's version that is pinned for this model does not know blocks of kind {kind}.",
+            code="conversation_paused",
+            at=model.name,
+            retryable=True,
+        )
     whole = mended(request, parsed)
     ask = replace(_ask(whole, form, model), key=principal.id)
     return whole, await terms(engine.world, principal.tenant, ask)

@@ -51,6 +51,7 @@ class Retrieve(Query, frozen=True, kw_only=True):
 async def _create(request: Request) -> Response:
     """Start a response, and answer with its end, its events, or at once."""
     engine = engine_of(request)
+    await engine.world.rollouts.refresh()
     if engine.world.rollouts.all(principal_of(request).tenant):
         as_sent = await decoded(request, dict[str, Any])
         if _whole_history(as_sent):
