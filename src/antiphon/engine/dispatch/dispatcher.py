@@ -418,15 +418,18 @@ class Dispatcher:
         if attempt.state is not State.PREPARED:
             return None
         manifest, _ = await store.manifest(attempt.operation)
+        conversation = await store.conversation(run.conversation)
+        if (target.policy_digest, target.adapter.digest) != (
+            manifest.policy_digest,
+            manifest.adapter_digest,
+        ):  # a fallback was asked, or another version is pinned by now
+            target = await self._targets.of_manifest(manifest, conversation)
         if target.adapter.digest != manifest.adapter_digest:
             raise InvalidInput(
                 "This call was prepared by another version of its adapter, and was not sent.",
                 code="adapter_mismatch",
                 at=manifest.operation,
             )
-        conversation = await store.conversation(run.conversation)
-        if manifest.policy_digest != target.policy_digest:  # it was a fallback that was asked
-            target = await self._targets.of_manifest(manifest, conversation)
         request = await render_manifest(self._world, manifest, target)
         model = self._model_of(run, manifest)
         accepted = await self._world.do(self._acceptance(run, attempt.operation, model))
