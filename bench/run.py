@@ -24,7 +24,18 @@ if __name__ == "__main__":
 
 import msgspec
 
-from bench import cold, dialects, durable, gateway, histories, planning, streams, throughput, tools
+from bench import (
+    cold,
+    dialects,
+    durable,
+    gateway,
+    histories,
+    planning,
+    postgres,
+    streams,
+    throughput,
+    tools,
+)
 from bench.measure import Figure, note
 from bench.report import page
 
@@ -38,6 +49,7 @@ PARTS: Final[dict[str, Callable[..., AsyncIterator[Figure]]]] = {
     "plan": planning.figures,
     "tools": tools.figures,
     "dialects": dialects.figures,
+    "PG": postgres.figures,
 }
 """The goals, and what measures them: those that share a set-up are measured together."""
 

@@ -11,6 +11,7 @@ import pytest
 
 from antiphon.stores.base import Store
 from antiphon.stores.postgres import open_postgres
+from antiphon.stores.postgres import writer as postgres_writer
 from antiphon.stores.sql.recent import News, news_of
 from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sqlite import open_sqlite, writer
@@ -22,7 +23,7 @@ Opener: TypeAlias = Callable[[], Awaitable[Store]]
 
 @pytest.fixture(autouse=True)
 def what_the_writer_knows_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compare what SQLite's writer knows with what is stored, at the end of each transaction."""
+    """Compare what a writer knows with what is stored, at the end of each transaction."""
 
     def checked(tx: Transaction) -> News:
         news = news_of(tx)
@@ -30,6 +31,7 @@ def what_the_writer_knows_is_true(monkeypatch: pytest.MonkeyPatch) -> None:
         return news
 
     monkeypatch.setattr(writer, "news_of", checked)
+    monkeypatch.setattr(postgres_writer, "left_by", compare)
 
 
 def compare(tx: Transaction) -> None:

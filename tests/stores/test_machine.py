@@ -42,8 +42,10 @@ from antiphon.core.dispatch import ACTIVE, Denied, State
 from antiphon.core.ids import Digest, MessageId, NodeId, OperationId, RunId
 from antiphon.core.records import OPEN_RUN, Attempt, Run, RunStatus
 from antiphon.stores.base import Store
+from antiphon.stores.postgres import open_postgres
 from antiphon.stores.sqlite import open_sqlite
 from tests.stores.talk import Talk, a_digest
+from tests.support.postgres import shared_server
 
 T = TypeVar("T")
 pick = st.integers(0, 10**6)
@@ -69,7 +71,7 @@ class Walk(RuleBasedStateMachine):
         self.digests: dict[str, Digest] = {}  # operation -> its manifest's
         self.again: dict[str, int] = {}  # operation -> the generation that was sent a second time
         self.revision = 0
-        self.store: Store = self.wait(open_sqlite(self.folder / "a.db", synchronous="OFF"))
+        self.store: Store = self.wait(self.open())
         self.talk = self.wait(Talk.begin(self.store))
         self.old = self.talk.fence
 
@@ -78,6 +80,10 @@ class Walk(RuleBasedStateMachine):
             return await work
 
         return self.runner.run(waited())
+
+    async def open(self) -> Store:
+        """Open what the last process left."""
+        return await open_sqlite(self.folder / "a.db", synchronous="OFF")
 
     def teardown(self) -> None:
         with contextlib.suppress(AttributeError):
@@ -249,7 +255,7 @@ class Walk(RuleBasedStateMachine):
 
     def restart(self, number: int) -> None:
         self.wait(self.store.close())
-        self.store = self.wait(open_sqlite(self.folder / "a.db", synchronous="OFF"))
+        self.store = self.wait(self.open())
         self.talk.store = self.store
         self.another_worker(number)
 
@@ -346,3 +352,24 @@ def test_random_walks_over_the_real_store_keep_every_promise() -> None:
     wanted = {"CommitAnswer", "Retry", "CancelRun", "Lose", "Refuse"}
     assert wanted <= Walk.reached.keys(), Walk.reached
     assert {"Resume", "Replay", "End"} & Walk.reached.keys(), Walk.reached
+
+
+class SharedWalk(Walk):
+    """The same in a database that several processes may share."""
+
+    address: str
+
+    async def open(self) -> Store:
+        if not hasattr(self, "address"):
+            self.address = await asyncio.to_thread(shared_server().database)
+        return await open_postgres(self.address)
+
+    def teardown(self) -> None:
+        super().teardown()
+        if hasattr(self, "address"):
+            shared_server().give_back(self.address)
+
+
+@pytest.mark.needs("postgres")
+def test_random_walks_over_postgresql_keep_every_promise() -> None:
+    walk(SharedWalk, settings=settings(max_examples=4, stateful_step_count=30))

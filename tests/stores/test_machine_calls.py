@@ -29,8 +29,10 @@ from antiphon.core.dispatch import Denied
 from antiphon.core.ids import MessageId, NodeId, RunId
 from antiphon.core.records import TERMINAL_CALL, Call, CallState, Run, Runner
 from antiphon.stores.base import Store
+from antiphon.stores.postgres import open_postgres
 from antiphon.stores.sqlite import open_sqlite
 from tests.stores.talk import DEADLINE_MS, START_MS, Talk, a_digest
+from tests.support.postgres import shared_server
 
 T = TypeVar("T")
 DAY_MS = 86_400_000
@@ -61,7 +63,7 @@ class Ledger(RuleBasedStateMachine):
         self.runner = asyncio.Runner()
         self.folder = Path(tempfile.mkdtemp())
         self.count = 0
-        self.store: Store = self.wait(open_sqlite(self.folder / "a.db", synchronous="OFF"))
+        self.store: Store = self.wait(self.open())
         self.talk = self.wait(Talk.begin(self.store))
         self.old = self.talk.fence
         self.executors: list[Executor] = []
@@ -75,6 +77,10 @@ class Ledger(RuleBasedStateMachine):
             return await work
 
         return self.runner.run(waited())
+
+    async def open(self) -> Store:
+        """Open what the last process left."""
+        return await open_sqlite(self.folder / "a.db", synchronous="OFF")
 
     def teardown(self) -> None:
         with contextlib.suppress(AttributeError):
@@ -286,7 +292,7 @@ class Ledger(RuleBasedStateMachine):
         """The process dies with all that it held in memory."""
         self.wait(self.store.close())
         self.executors.clear()
-        self.store = self.wait(open_sqlite(self.folder / "a.db", synchronous="OFF"))
+        self.store = self.wait(self.open())
         self.talk.store = self.store
         self.old = self.talk.fence
         node = NodeId("node_of_conv_1")
@@ -360,3 +366,24 @@ def test_random_walks_over_the_ledger_keep_every_promise() -> None:
     commands = ("StartCall", "FinishCall", "LoseCall", "PlaceResults", "CancelRun", "StartRun")
     wanted = {f"{command} done" for command in commands} | {"StartCall denied", "FinishCall denied"}
     assert wanted <= Ledger.reached.keys(), Ledger.reached
+
+
+class SharedLedger(Ledger):
+    """The same in a database that several processes may share."""
+
+    address: str
+
+    async def open(self) -> Store:
+        if not hasattr(self, "address"):
+            self.address = await asyncio.to_thread(shared_server().database)
+        return await open_postgres(self.address)
+
+    def teardown(self) -> None:
+        super().teardown()
+        if hasattr(self, "address"):
+            shared_server().give_back(self.address)
+
+
+@pytest.mark.needs("postgres")
+def test_random_walks_over_the_ledger_on_postgresql_keep_every_promise() -> None:
+    walk(SharedLedger, settings=settings(max_examples=4, stateful_step_count=30))

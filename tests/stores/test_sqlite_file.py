@@ -280,6 +280,23 @@ def test_migrations_are_numbered_from_one_upwards_and_no_number_is_given_twice()
     assert numbers == sorted(set(numbers))
 
 
+async def test_a_migration_whose_number_was_given_out_of_turn_is_applied_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.db"
+    first = await asyncio.to_thread(migrations.known)
+    number = first[-1][0]
+    later = (number + 2, "later", "CREATE TABLE later (a);\n")
+    between = (number + 1, "between", "CREATE TABLE between_them (a);\n")
+    for known in ([*first, later], [*first, between, later]):
+        monkeypatch.setattr(schema, "known", lambda known=known: known)
+        await (await open_sqlite(path)).close()
+    with sqlite3.connect(path) as db:
+        rows = db.execute("SELECT number FROM migration ORDER BY number").fetchall()
+    db.close()
+    assert rows[-2:] == [(number + 1,), (number + 2,)]
+
+
 def test_a_script_is_split_where_its_statements_end() -> None:
     script = "-- a;\nCREATE TABLE a (\n  b TEXT DEFAULT ';'\n);\nCREATE INDEX c ON a (b);\n"
     assert [s.splitlines()[-1] for s in schema.split(script)] == [

@@ -10,6 +10,7 @@ import pytest
 
 from antiphon.core.commands import OpenResponse, Then
 from antiphon.core.ids import OperationId, ResponseId, RunId
+from antiphon.stores.base import Store
 from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sqlite import open_sqlite
 from antiphon.stores.sqlite.connections import constraint, open_writer
@@ -21,6 +22,13 @@ from tests.stores.talk import Talk
 async def database(tmp_path: Path) -> Path:
     """A conversation with a closed turn that had a tool, and one more in flight."""
     store = await open_sqlite(tmp_path / "a.db", synchronous="OFF")
+    await furnish(store)
+    await store.close()
+    return tmp_path / "a.db"
+
+
+async def furnish(store: Store) -> None:
+    """Write a conversation with a closed turn that had a tool, and one more in flight."""
     talk = await Talk.begin(store)
     await talk.answered(calls=("call_1",), then=Then.CONTINUE)
     await talk.do(talk.finish_call("run_1", "call_1", outside=True))
@@ -28,8 +36,6 @@ async def database(tmp_path: Path) -> Path:
     await talk.do(talk.prepare("run_1", "op_2", base="r1", revision=3, answer="a2"))
     await talk.do(talk.accept("op_2"))
     await talk.do(OpenResponse(**talk.head(), response=ResponseId("resp_1"), run=RunId("run_1")))
-    await store.close()
-    return tmp_path / "a.db"
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ had sent has been recorded. What is asked under `/NAME/v1/chat/completions` is a
 
 The n-th request that a rule fits takes its n-th answer, then the last one again. Pieces are
 `{"text"}`, `{"call": {"id", "name", "arguments"}}` (its arguments in two parts), `{"finish"}`,
-`{"hold": true}` (say nothing more until the client is gone), `{"cut": true}`, and
-`{"status", "code"}` in place of an answer. It ends when its standard input does.
+`{"hold": true}` (say nothing more until the client is gone), `{"until": FILE}` (until there is
+`FOLDER/NAME/FILE`), `{"cut": true}`, and `{"status", "code"}` in place of an answer. It ends when its standard input does.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Upstream:
                 body = await reader.readexactly(int(fields.get("content-length", "0")))
                 name = lines[0].split(" ")[1].split("/")[1]
                 self._record(name, body)
-                await self._answer(self._pieces(name, body), reader, writer)
+                await self._answer(self._pieces(name, body), name, reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -89,6 +89,7 @@ class Upstream:
     async def _answer(
         self,
         pieces: list[dict[str, Any]],
+        name: str,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
     ) -> None:
@@ -106,6 +107,11 @@ class Upstream:
                 while await reader.read(65536):
                     pass
                 raise ConnectionResetError
+            if "until" in piece:
+                await writer.drain()
+                while not (self._folder / name / piece["until"]).exists():  # noqa: ASYNC110 - see above
+                    await asyncio.sleep(0.02)
+                continue
             if "cut" in piece:
                 await writer.drain()
                 connection = writer.get_extra_info("socket")

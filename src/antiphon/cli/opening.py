@@ -158,7 +158,8 @@ async def writing(settings: Settings) -> AsyncIterator[World]:
             at=server,
         )
     async with open_world(settings=settings, transport=_NoTransport()) as world:
-        await recover(world)
+        if world.alone:
+            await recover(world)
         yield world
 
 

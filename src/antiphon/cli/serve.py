@@ -55,7 +55,7 @@ async def _serve(settings: Settings, *, as_json: bool) -> None:
     url = url_of(listener)
 
     with listener, told_to_stop() as stop:
-        async with open_world(settings=settings, address=url) as world:
+        async with open_world(settings=settings, address=settings.address or url) as world:
             keyring = await Keyring.load(world)
             may_listen(listener, keyring)
 

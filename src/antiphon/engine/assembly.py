@@ -45,19 +45,22 @@ async def open_world(
             from antiphon.engine.edge.http import open_transport
 
             wire = open_transport(settings)
-        fence = await store.join(NodeId("local"), address, clock.now_ms())
+        ids = Ids(clock, entropy)
+        node = NodeId("local" if store.nodes is None else ids.new_id("node_"))
+        fence = await store.join(node, address, clock.now_ms())
         async with open_toolbox(functions, settings.mcp, clock) as toolbox:
             yield World(
                 store=store,
                 transport=wire,
                 clock=clock,
                 entropy=entropy,
-                ids=Ids(clock, entropy),
+                ids=ids,
                 settings=settings,
                 broker=Broker(store),
                 lines=LineCache(store),
                 fence=fence,
                 functions=toolbox,
+                address=address,
                 retrievers=tuple(retrievers),
             )
     finally:

@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar
@@ -19,6 +27,7 @@ from antiphon.core.commands import (
     DeleteMessages,
     FinishCall,
     KeepCanceled,
+    KeepPartial,
     MoveHead,
     SetMetadata,
     SetTitle,
@@ -57,6 +66,7 @@ from antiphon.engine.dispatch.overdue import Overdue
 from antiphon.engine.erasure import Erasure
 from antiphon.engine.knowledge.files import Files
 from antiphon.engine.knowledge.memories import Memories
+from antiphon.engine.nodes.neighbours import Neighbours
 from antiphon.engine.runs.refusals import carried_out, refusal
 from antiphon.engine.runs.startup import recover, recover_own
 from antiphon.engine.runs.terms import terms
@@ -84,6 +94,9 @@ class Engine:
         self._shaken: dict[ConversationId, float] = {}
         """Conversations whose worker the store has failed, and the pause that was made then."""
         self._closing = False
+        self._neighbours: Neighbours | None = None
+        self.shared: list[Callable[[], Awaitable[None]]] = []
+        """Called from time to time where other nodes may change what is held in memory here."""
         self.verdicts = Verdicts(world, self.kick)
         """What people decide about calls: approve, refuse, resolve."""
         self.sessions = Sessions(world, self.kick)
@@ -98,11 +111,24 @@ class Engine:
         """Settle what a dead process left behind, and take up what can go on."""
         await self.world.rollouts.refresh()
         self.world.functions.on_coming(self._tools_came)
-        for conversation in await recover(self.world):
-            self.kick(conversation)
+        if self.world.store.nodes is None:
+            for conversation in await recover(self.world):
+                self.kick(conversation)
+        else:
+            self._neighbours = Neighbours(
+                self.world,
+                self.world.store.nodes,
+                under_way=self._under_way,
+                kick=self.kick,
+                canceled=self._canceled_elsewhere,
+                rejoin=self._rejoin,
+                refresh=self._refresh,
+            )
+            self._neighbours.start()
         await self._overdue.start()
         for response in await self.world.store.unstored():
-            self.erasure.forget_later(response, had=True)  # whoever waited for it is gone
+            # Whoever waited for it is gone, or may be at another node.
+            self.erasure.forget_later(response, had=self.world.alone)
 
     async def drain(self, grace_s: float) -> None:
         """Begin no further run, and wait up to `grace_s` for those that are under way.
@@ -123,10 +149,45 @@ class Engine:
         self._closing = True
         self._overdue.close()
         await self.erasure.close()
+        await self._let_go()
+        if self._neighbours is not None:
+            await self._neighbours.close()
+
+    async def _let_go(self) -> None:
         tasks = [*self._tasks.values(), *self._strays]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    # Other nodes.
+
+    def _under_way(self) -> dict[ConversationId, tuple[RunId, ...]]:
+        return {name: worker.under_way for name, worker in self._workers.items()}
+
+    async def _canceled_elsewhere(self, conversation: ConversationId, run: RunId) -> None:
+        """Let go of a run that another node has canceled; what it had shown is kept for people."""
+        preview = self.world.broker.preview(run)
+        text = preview.text(Channel.TEXT) if preview is not None else ""
+        if text:
+            await self.world.store.do(
+                KeepPartial(
+                    conversation=conversation,
+                    now_ms=self.world.clock.now_ms(),
+                    run=run,
+                    partial=(Text(text=text),),
+                    partial_id=MessageId(self.world.new_id("msg_")),
+                )
+            )
+        self._tell_canceled(conversation, [run])
+
+    async def _refresh(self) -> None:
+        for refresh in self.shared:
+            await refresh()
+
+    async def _rejoin(self) -> None:
+        """Let go of everything that was done under an epoch that counts no more."""
+        await self._let_go()
+        await self.world.rejoin()
 
     # Workers.
 

@@ -54,6 +54,8 @@ class LiveRun:
         self.generation = generation
         self.message = message
         self.over = False
+        self.mirrored = False
+        """Whether another node works on it, and this is what it showed."""
         self._first_call: int | None = None
         self._blocks: dict[int, _Text] = {}
 
@@ -68,6 +70,15 @@ class LiveRun:
     def call_opened(self, block: int) -> None:
         """Note that a call begins here; of the call itself nothing is shown."""
         self._first_call = block if self._first_call is None else min(self._first_call, block)
+
+    def mirror(self, piece: Preview) -> None:
+        """Add what another node has shown; what is known already falls out."""
+        held = self._blocks.get(piece.block)
+        known = held.length if held else 0
+        if piece.offset <= known < piece.offset + len(piece.text):
+            self.append(piece.block, piece.channel, piece.text[known - piece.offset :])
+        if piece.after_call and self._first_call is None:
+            self.call_opened(piece.block - 1)
 
     @property
     def shown(self) -> bool:
@@ -118,6 +129,17 @@ class _Topic:
         self.reading: dict[int, asyncio.Future[list[StoredEvent]]] = {}
         self.failure: BaseException | None = None
 
+    def take(self, event: StoredEvent) -> None:
+        """Hold an event that was told here. Another node may have told some before it."""
+        if self.newest is not None:
+            if event.seq <= self.newest:
+                return
+            if event.seq != self.newest + 1:
+                self.ring.clear()
+        self.ring.append(event)
+        self.newest = event.seq
+        self.wake()
+
     def wake(self) -> None:
         for waker in self.wakers:
             waker.set()
@@ -135,20 +157,30 @@ class Broker:
 
     def _deliver(self, events: list[StoredEvent]) -> None:
         for event in events:
-            self._note_end(event)
+            if event.run in self._live:
+                self._note_end(decode_event(event.data))
             topic = self._topics.get(event.conversation)
             if topic is not None:
-                topic.ring.append(event)
-                topic.newest = event.seq
-                topic.wake()
+                topic.take(event)
 
-    def _note_end(self, stored: StoredEvent) -> None:
+    def _note_end(self, event: DurableEvent) -> None:
         """Show a preview to nobody new once its generation is committed or withdrawn."""
-        live = None if stored.run is None else self._live.get(stored.run)
-        if live is not None:
-            event = decode_event(stored.data)
-            if isinstance(event, Committed | Withdrawn) and event.generation == live.generation:
+        if isinstance(event, Committed | Withdrawn):
+            live = self._live.get(event.run)
+            if live is not None and event.generation == live.generation:
                 live.over = True
+
+    def followed(self) -> frozenset[ConversationId]:
+        """Return the conversations that somebody follows."""
+        return frozenset(self._topics)
+
+    def reached(self, conversation: ConversationId, seq: int) -> None:
+        """Learn that a conversation has events up to number `seq`, whoever has told them."""
+        topic = self._topics.get(conversation)
+        if topic is not None and topic.newest is not None and topic.newest < seq:
+            topic.ring.clear()
+            topic.newest = seq
+            topic.wake()
 
     def open(
         self,
@@ -209,6 +241,7 @@ class Broker:
                         event = decode_event(row.data)
                         for piece in self._before(event, cursors):
                             yield piece
+                        self._note_end(event)
                         seq = row.seq
                         yield Durable(seq, row.at_ms, event)
                         _let_go(event, cursors)

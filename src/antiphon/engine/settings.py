@@ -121,6 +121,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         url_hosts: The only hosts whose addresses clients may write into messages for a model's
             server to fetch; empty for any host but those of private networks.
         drain_s: How long a server that stops waits for what is in flight.
+        lease_s: Where nodes share a database: how long one may be silent before the others hold it
+            for dead and take over its runs.
+        address: Where other nodes reach this server; empty for where it listens.
         models: The models of the file and of the environment.
         mcp: The servers of tools of the file, by name.
     """
@@ -192,6 +195,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drain_s: Pause = 10.0
     stateless: Stateless = Stateless.DROP
     url_hosts: frozenset[str] = frozenset()
+    lease_s: Annotated[float, Meta(ge=1, le=600)] = 3.0
+    address: str = ""
 
     models: Models = msgspec.field(default_factory=Models)
     mcp: Mapping[str, McpServer] = msgspec.field(default_factory=dict)

@@ -50,6 +50,7 @@ class World:
     fence: Fence
     functions: Toolbox = field(default_factory=lambda: Toolbox(()))
     signer: Signer = field(default_factory=AwsSigner)
+    address: str | None = None
     retrievers: tuple[Retriever, ...] = ()
     planner: Planner = field(init=False)
     gates: Gates = field(init=False)
@@ -60,6 +61,15 @@ class World:
         self.planner = Planner(self.settings)
         self.gates = Gates(self.clock)
         self.rollouts = RolloutTable(self.store, self.clock)
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other process can work in this store: who opens it follows who is dead."""
+        return self.store.nodes is None
+
+    async def rejoin(self) -> None:
+        """Join the store under another epoch: what was done under the last one counts no more."""
+        self.fence = await self.store.join(self.fence.node, self.address, self.clock.now_ms())
 
     async def do(self, command: Command[R]) -> R | Denied:
         """Carry out a command of the engine's own work, however long the store takes nothing.

@@ -19,6 +19,7 @@ from antiphon.server import (
     health,
     metrics,
     models,
+    nodes,
     resources,
     responses,
     uistream,
@@ -66,10 +67,11 @@ def build(engine: Engine, keyring: Keyring | None = None) -> Starlette:
     """
     settings = engine.world.settings
     keyring = keyring or Keyring(engine.world)
+    engine.shared.append(keyring.reload)
     counts = metrics.Metrics(engine.world)
     routes = endpoints()
     app = Starlette(
-        routes=[*routes, *console.routes],
+        routes=[*routes, *nodes.routes, *console.routes],
         middleware=[
             # The outermost first: what is refused by one is answered by those around it.
             Middleware(Edge, new_id=engine.world.new_id, metrics=counts),

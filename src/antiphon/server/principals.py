@@ -47,7 +47,7 @@ OWNER: Final = Principal(id="local", tenant=LOCAL_TENANT)
 
 
 class Keyring:
-    """The keys of a store, in memory: whoever holds the database is the only one to change them."""
+    """The keys of a store, in memory. Where other nodes may change them, they are read anew."""
 
     def __init__(self, world: World, keys: Iterable[Key] = ()) -> None:
         self._world = world
@@ -57,6 +57,10 @@ class Keyring:
     async def load(cls, world: World) -> Keyring:
         """Return the keys that the store has."""
         return cls(world, await world.store.keys())
+
+    async def reload(self) -> None:
+        """Read the keys anew: another node may have made one, or revoked one."""
+        self._keys = {key.secret_digest: key for key in await self._world.store.keys()}
 
     @property
     def empty(self) -> bool:
@@ -103,14 +107,14 @@ class Keyring:
         """Return who a request comes from, None where its key opens nothing."""
         if self.empty:
             return OWNER
-        brought = _secret(headers)
+        brought = secret_of(headers)
         key = self._keys.get(secret_digest(brought)) if brought else None
         if key is None or not key.valid(self._world.clock.now_ms()):
             return None
         return Principal(id=key.id, tenant=key.tenant, rights=key.rights, terms=key.terms)
 
 
-def _secret(headers: Headers) -> str:
+def secret_of(headers: Headers) -> str:
     """Return the key as either SDK sends it."""
     given = headers.get("authorization", "")
     if given.lower().startswith(BEARER):

@@ -6,7 +6,8 @@ the command that carries it out.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from antiphon.core.blocks import Message
@@ -43,8 +44,63 @@ from antiphon.stores.knowledge import KnowledgeStore
 R = TypeVar("R")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How one node is asked by another: where it listens, and what shows that it is a node."""
+
+    address: str
+    secret: str = field(repr=False)
+
+
+class Nodes(Protocol):
+    """The processes that work in one database, as one of them sees the others."""
+
+    @property
+    def others(self) -> bool:
+        """Whether there are other nodes, or were a moment ago."""
+
+    def start(
+        self,
+        fence: Fence,
+        lease_s: float,
+        *,
+        fenced: Callable[[], None],
+        buried: Callable[[Sequence[NodeId]], None],
+        told: Callable[[Sequence[ConversationId]], None],
+    ) -> None:
+        """Keep the lease, bury the dead and pass on word, until `close`.
+
+        What is heard is told on the event loop on which this is called.
+
+        Args:
+            fence: The node and epoch whose lease is kept.
+            lease_s: How long a lease lasts.
+            fenced: Others hold this node for dead: nothing that it does counts any more.
+            buried: These nodes are dead; what they worked on may be claimed.
+            told: Another node has changed these conversations.
+        """
+
+    def close(self) -> None:
+        """Give the lease back and stop; blocks."""
+
+    async def claim(self, fence: Fence, now_ms: int, limit: int) -> list[Run]:
+        """Take runs over whose owners are gone; return them, and runs that nobody has begun."""
+
+    async def last_events(
+        self, conversations: Collection[ConversationId]
+    ) -> dict[ConversationId, int]:
+        """Return the number of the newest event of each."""
+
+    async def reach(self, node: NodeId) -> Reach | None:
+        """Return how a node is asked for previews, if it lives and listens."""
+
+
 class Store(Protocol):
     """Durable state of many conversations. Every method may raise `StoreError`."""
+
+    @property
+    def nodes(self) -> Nodes | None:
+        """The other processes that may change it at the same time; None where there can be none."""
 
     def on_events(self, listener: Callable[[list[StoredEvent]], None]) -> None:
         """Call `listener` on the event loop with the events of each durable transaction."""

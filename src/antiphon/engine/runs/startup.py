@@ -6,6 +6,7 @@ It may itself be killed anywhere and begun again: each step is one compared tran
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
 from antiphon.core import recovery
@@ -29,16 +30,34 @@ async def recover(world: World) -> list[ConversationId]:
 
     What a newer release has at work is left alone, and said to be.
     """
-    for attempt in await world.store.attempts_in(IN_FLIGHT):
+    await _settle(world, lambda attempt: True)
+    return await _go_on(world, await world.store.open_runs())
+
+
+async def adopt(world: World, runs: Sequence[Run]) -> list[ConversationId]:
+    """Do the same with runs claimed from nodes that are gone; the others' are left alone."""
+    names = {run.id for run in runs if run.node is not None}
+    if names:
+        await _settle(world, lambda attempt: attempt.run in names)
+    rows = [await world.store.run(run.conversation, run.id) for run in runs]
+    return await _go_on(world, [run for run in rows if run.open])
+
+
+async def _settle(world: World, left: Callable[[Attempt], bool]) -> None:
+    """Settle those attempts that were `left` by somebody who is gone."""
+    for attempt in filter(left, await world.store.attempts_in(IN_FLIGHT)):
         if not await is_beyond(world, attempt.operation):
             await _lose(world, attempt, "crash")
-    for attempt in await world.store.attempts_in({State.UNKNOWN}):
+    for attempt in filter(left, await world.store.attempts_in({State.UNKNOWN})):
         if attempt.purpose is Purpose.TURN:
             await settle_unknown(world, attempt)
         else:
             await _drop(world, attempt)
+
+
+async def _go_on(world: World, runs: Iterable[Run]) -> list[ConversationId]:
     busy: dict[ConversationId, None] = {}
-    for run in await world.store.open_runs():
+    for run in runs:
         if run.operation is not None and await is_beyond(world, run.operation):
             log.warning(
                 "%s was taken up by a newer release, whose adapter is not known here: it is left "
@@ -98,8 +117,10 @@ async def _lose(world: World, attempt: Attempt, code: str) -> None:
 async def settle_unknown(world: World, attempt: Attempt) -> recovery.NextAction:
     """Do the next safe thing with an UNKNOWN attempt, and return what that was.
 
-    This process is the successor of the one that held the socket, on the same machine under
-    the same lock: that one is dead, so its connections are closed.
+    Where the store is one process's alone, this one is the successor of the one that held the
+    socket, on the same machine under the same lock: that one is dead, so its connections are
+    closed. So are those of what this process itself has let go of. Of another node's nobody here
+    knows anything.
     """
     if await is_beyond(world, attempt.operation):
         return recovery.AskOperator()
@@ -108,7 +129,7 @@ async def settle_unknown(world: World, attempt: Attempt) -> recovery.NextAction:
     action = recovery.next_action(
         attempt,
         adapter.recovery,
-        recovery.Witness(closed=True),
+        recovery.Witness(closed=_closed(world, attempt)),
         now_ms=world.clock.now_ms(),
         closing_ends=adapter.closing_ends,
     )
@@ -143,7 +164,7 @@ async def confirm_ended(world: World, attempt: Attempt, proof: str) -> None:
 
 async def _after_end(world: World, attempt: Attempt) -> None:
     """Let the run of an attempt whose outcome stayed unknown end, or try once more."""
-    witness = recovery.Witness(closed=True)
+    witness = recovery.Witness(closed=_closed(world, attempt))
     resend = recovery.may_resend(
         world.settings.resend_after_unknown, witness, resent=attempt.number - 1
     )
@@ -197,6 +218,11 @@ async def _take_over(world: World, run: Run) -> None:
                     fence=world.fence if _runs_here(world, call) else None,
                 )
             )
+
+
+def _closed(world: World, attempt: Attempt) -> bool:
+    """Whether the connection that carried an attempt is known to be closed."""
+    return world.alone or (attempt.node, attempt.epoch) == (world.fence.node, world.fence.epoch)
 
 
 def _runs_here(world: World, call: Call) -> bool:

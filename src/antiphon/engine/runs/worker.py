@@ -135,6 +135,11 @@ class Worker:
         if self._closing is not None:
             self._closing.cancel(0.0)
 
+    @property
+    def under_way(self) -> tuple[RunId, ...]:
+        """The runs that it works on, and has not been told to let go of."""
+        return tuple(run for run, control in self._controls.items() if not control.canceled)
+
     def cancel(self, run: RunId) -> None:
         """Tell a run under way that it was canceled in the store."""
         if run in self._controls:

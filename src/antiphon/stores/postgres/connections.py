@@ -35,23 +35,7 @@ def open_connection(address: str) -> PostgresStatements:
     """
     loop = asyncio.new_event_loop()
     try:
-        connection = loop.run_until_complete(
-            asyncpg.connect(
-                address,
-                timeout=CONNECT_S,
-                command_timeout=ANSWER_S,
-                statement_cache_size=STATEMENTS,
-                max_cached_statement_lifetime=0,
-                server_settings={
-                    "application_name": "antiphon",
-                    "search_path": SCHEMA,
-                    "idle_in_transaction_session_timeout": str(IDLE_MS),
-                    "lock_timeout": str(LOCK_MS),
-                    "default_transaction_isolation": "read committed",
-                },
-            )
-        )
-        db = PostgresStatements(connection, loop)
+        db = PostgresStatements(loop.run_until_complete(connect(address)), loop)
         _check(db)
     except BaseException as error:
         loop.close()
@@ -59,6 +43,25 @@ def open_connection(address: str) -> PostgresStatements:
             raise translated(error, shown(address)) from None
         raise
     return db
+
+
+async def connect(address: str) -> asyncpg.Connection[asyncpg.Record]:
+    """Connect, as every connection of ours is."""
+    return await asyncpg.connect(
+        address,
+        timeout=CONNECT_S,
+        command_timeout=ANSWER_S,
+        statement_cache_size=STATEMENTS,
+        max_cached_statement_lifetime=0,
+        server_settings={
+            "application_name": "antiphon",
+            "search_path": SCHEMA,
+            "idle_in_transaction_session_timeout": str(IDLE_MS),
+            "standard_conforming_strings": "on",
+            "lock_timeout": str(LOCK_MS),
+            "default_transaction_isolation": "read committed",
+        },
+    )
 
 
 def _check(db: PostgresStatements) -> None:
@@ -91,6 +94,7 @@ PROBLEMS: Final = (
     OSError,
     TimeoutError,
     ValueError,
+    OverflowError,
 )
 """Whatever asyncpg and the network raise."""
 

@@ -81,22 +81,26 @@ def version(db: PostgresStatements) -> int:
 
 def migrate(db: PostgresStatements) -> None:
     """Bring the database to the newest schema, whole or not at all."""
-    if version(db) == known()[-1][0]:
+    if version(db) and not _missing(db):
         return
     db.script(f"BEGIN; SELECT pg_advisory_xact_lock({_LOCK})")
     try:
-        at = version(db)
-        if at == 0:
+        if version(db) == 0:
             db.script(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}; {_RECORD}")
-        for number, name, statements in known():
-            if number > at:
-                db.script(in_words(statements) + _BESIDE.get(number, ""))
-                db.execute("INSERT INTO migration (number, name) VALUES (?, ?)", (number, name))
+        for number, name, statements in _missing(db):
+            db.script(in_words(statements) + _BESIDE.get(number, ""))
+            db.execute("INSERT INTO migration (number, name) VALUES (?, ?)", (number, name))
         db.script("COMMIT")
     except BaseException:
         if not db.connection.is_closed():
             db.script("ROLLBACK")
         raise
+
+
+def _missing(db: PostgresStatements) -> list[tuple[int, str, str]]:
+    """Return the migrations that are not in this database: some numbers were given out of turn."""
+    applied = {number for (number,) in db.all("SELECT number FROM migration")}
+    return [migration for migration in known() if migration[0] not in applied]
 
 
 def require(db: PostgresStatements) -> None:

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 import asyncpg
 
+from antiphon.stores.postgres.literals import literal
 from antiphon.stores.sql.statements import Dialect, Parameters, Row
 
 T = TypeVar("T")
@@ -37,6 +38,7 @@ DIALECT: Final = Dialect(
     ),
 )
 
+_NUMBER: Final = re.compile(r"\$(\d+)")
 _MARK: Final = re.compile(r"'(?:[^']|'')*'|\?|(?<!:):([a-z_]+)")
 
 
@@ -75,6 +77,7 @@ class PostgresStatements:
     ) -> None:
         self.connection = connection
         self._loop = loop
+        self._held: list[str] = []
 
     def close(self) -> None:
         """Close the loop; the connection is closed before."""
@@ -84,8 +87,14 @@ class PostgresStatements:
         """Return what the database answers."""
         return self._loop.run_until_complete(answer)
 
-    def execute(self, sql: str, parameters: Parameters = ()) -> int:
+    def execute(self, sql: str, parameters: Parameters = ()) -> None:
+        """Hold a statement back, to be sent with what follows."""
+        text, values = _bound(sql, parameters)
+        self._held.append(_NUMBER.sub(lambda mark: literal(values[int(mark[1]) - 1]), text))
+
+    def changed(self, sql: str, parameters: Parameters = ()) -> int:
         """Carry out a statement and return how many rows it changed."""
+        self.settle()
         text, values = _bound(sql, parameters)
         told = self.wait(self.connection.execute(text, *values))
         count = told.rpartition(" ")[2]
@@ -93,18 +102,44 @@ class PostgresStatements:
 
     def one(self, sql: str, parameters: Parameters = ()) -> Row | None:
         """Return the first row, or None."""
+        self.settle()
         text, values = _bound(sql, parameters)
         row = self.wait(self.connection.fetchrow(text, *values))
         return None if row is None else tuple(row)
 
     def all(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """Return every row."""
+        self.settle()
         text, values = _bound(sql, parameters)
         return list(map(tuple, self.wait(self.connection.fetch(text, *values))))
 
-    def script(self, sql: str) -> None:
-        """Carry out statements without parameters, all in one journey to the database."""
-        self.wait(self.connection.execute(sql))
+    def script(self, sql: str, *, later: bool = False) -> None:
+        """Carry out statements without parameters, with those that were held back before them.
+
+        With `later` they are held back too.
+        """
+        self._held.append(sql)
+        if not later:
+            self.settle()
+
+    def settle(self) -> None:
+        """Send what was held back, all in one journey to the database."""
+        if self._held:
+            script = ";\n".join(self._held)
+            self._held.clear()
+            self.wait(self.connection.execute(script))
+
+    def drop(self, back_to: str | None = None) -> bool:
+        """Forget what was held back, since it is to be undone anyway.
+
+        With a statement to go `back_to`, what was held back before it stays; False where that
+        statement has been sent already, and then all is forgotten.
+        """
+        if back_to in self._held:
+            del self._held[self._held.index(back_to) :]
+            return True
+        self._held.clear()
+        return False
 
 
 def _bound(sql: str, parameters: Parameters) -> tuple[str, tuple[object, ...]]:

@@ -6,9 +6,11 @@ import asyncio
 import secrets
 from collections.abc import Callable
 from functools import partial
+from typing import Final, cast
 
 from antiphon.core.commands import Fence
 from antiphon.core.ids import NodeId
+from antiphon.errors import StoreError
 from antiphon.stores.addresses import shown
 from antiphon.stores.postgres.connections import (
     PROBLEMS,
@@ -16,28 +18,72 @@ from antiphon.stores.postgres.connections import (
     open_connection,
     translated,
 )
+from antiphon.stores.postgres.nodes import NOW, PostgresNodes
 from antiphon.stores.postgres.readers import READERS, PostgresReader
 from antiphon.stores.postgres.schema import migrate, require
 from antiphon.stores.postgres.writer import WRITERS, Writers, writers
 from antiphon.stores.sql.readers import Readers
 from antiphon.stores.sql.recent import News
-from antiphon.stores.sql.store import SqlStore
+from antiphon.stores.sql.store import SqlStore, forget_keys
+from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sql.writer import LINGER_S
+
+_JOIN = f"""
+INSERT INTO node (id, epoch, address, joined_ms, lease_until_ms, secret)
+VALUES (?, 1, ?, ?, {NOW} + ?, ?)
+ON CONFLICT (id) DO UPDATE SET epoch = node.epoch + 1, address = excluded.address,
+  joined_ms = excluded.joined_ms, lease_until_ms = excluded.lease_until_ms,
+  secret = excluded.secret
+RETURNING epoch
+"""
+
+FIRST_LEASE_MS: Final = 10_000
+"""How long who has joined may take to renew its lease for the first time."""
 
 
 class PostgresStore(SqlStore):
     """A `Store` that other processes may change too: nothing is answered from memory."""
 
-    def __init__(self, writers: Writers | None, readers: Readers) -> None:
+    def __init__(
+        self, address: str, writers: Writers | None, readers: Readers, new_key: Callable[[], bytes]
+    ) -> None:
         super().__init__(writers, readers)
         self._writers = writers
+        self._new_key = new_key
+        self._nodes = PostgresNodes(address, self)
+
+    @property
+    def nodes(self) -> PostgresNodes:
+        """The other processes that work in this database."""
+        return self._nodes
+
+    def publish(self, news: News) -> None:
+        """Tell this process's listeners what was committed, and the other nodes where."""
+        super().publish(news)
+        if news.events:
+            self._nodes.changed({event.conversation for event in news.events})
 
     async def join(self, node: NodeId, address: str | None, now_ms: int) -> Fence:
         """Register this process as `node`; its epoch is compared in every transaction then."""
-        fence = await super().join(node, address, now_ms)
-        assert self._writers is not None
+        if self._writers is None:
+            raise StoreError("This store was opened for reading only.", code="read_only")
+        self._writers.join_as(None)  # it may have been held for dead under the last one
+
+        def work(tx: Transaction) -> Fence:
+            values = (node, address, now_ms, FIRST_LEASE_MS, self._new_key().hex())
+            row = tx.one(_JOIN, values)
+            assert row is not None
+            forget_keys(tx, now_ms)
+            return Fence(node=node, epoch=row[0])
+
+        fence = cast("Fence", await self.write(work))
         self._writers.join_as(fence)
         return fence
+
+    async def close(self) -> None:
+        """Finish what was queued, then let go of the database."""
+        await asyncio.to_thread(self._nodes.close)
+        await super().close()
 
 
 async def open_postgres(
@@ -81,12 +127,12 @@ async def open_postgres(
             close_connection(db)
         readers = Readers(partial(PostgresReader, address), READERS)
         if read_only:
-            return PostgresStore(None, readers)
+            return PostgresStore(address, None, readers, new_key)
         mine = writers(
             address, count, loop=loop, new_key=new_key, publish=publish, linger_s=linger_s
         )
         mine.start()
-        return PostgresStore(mine, readers)
+        return PostgresStore(address, mine, readers, new_key)
 
     store = await loop.run_in_executor(None, opened)
     return store

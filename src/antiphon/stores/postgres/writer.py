@@ -3,7 +3,11 @@
 A transaction first compares this node's epoch and locks the rows of the conversations that its
 batch is about, in the order of their ids, so that nodes cannot lock each other out. While they
 are locked nothing of these conversations changes but here, and what the batch has read of them
-stays true to its end; afterwards nothing is.
+stays true to its end. Its last statement touches these rows: so whoever finds the row as his own
+last transaction has left it knows that all else is as it was, too, and need not read it again.
+
+Statements that wait for no answer are held back and sent together (`PostgresStatements`): what a
+transition costs is journeys to the server.
 
 The node's own row is held too, weakly: whoever declares this node dead waits for the transactions
 that it has begun, and lets it begin no other. So a node that was frozen, and wakes up, changes
@@ -18,7 +22,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Final
 from zlib import crc32
@@ -27,6 +32,7 @@ from asyncpg import exceptions as pg
 
 from antiphon.core.commands import Fence
 from antiphon.core.dispatch import Denied
+from antiphon.core.ids import TenantId
 from antiphon.core.records import StoredEvent
 from antiphon.errors import AntiphonError, StoreError
 from antiphon.stores.postgres.connections import (
@@ -40,6 +46,7 @@ from antiphon.stores.postgres.connections import (
     unstorable,
 )
 from antiphon.stores.postgres.statements import PostgresStatements
+from antiphon.stores.sql.known import CONVERSATIONS, Knowledge, Known
 from antiphon.stores.sql.recent import News
 from antiphon.stores.sql.transaction import Outrun, Transaction
 from antiphon.stores.sql.writer import (
@@ -64,10 +71,16 @@ _BEGIN: Final = """
 WITH mine AS MATERIALIZED (
   SELECT epoch FROM node WHERE id = :node AND epoch = :epoch FOR KEY SHARE
 ), held AS MATERIALIZED (
-  SELECT number FROM conversation WHERE id = ANY (:about) ORDER BY id FOR UPDATE
+  SELECT number, CAST(xmin AS TEXT) AS writer FROM conversation
+  WHERE id = ANY (:about) ORDER BY id FOR UPDATE
 )
-SELECT CAST(pg_current_xact_id() AS TEXT), (SELECT count(*) FROM mine), (SELECT count(*) FROM held)
+SELECT CAST(pg_current_xact_id() AS TEXT), (SELECT count(*) FROM mine), held.number, held.writer
+FROM (SELECT 1) AS always LEFT JOIN held ON true
 """
+
+_TOUCH: Final = "UPDATE conversation SET last_event = last_event WHERE number IN ({})"
+
+_SAVE: Final = "SAVEPOINT request"
 
 _AGAIN: Final = frozenset({"conversation_id", "content_use_content"})
 """Constraints that only a node that was first can have broken: the command will see its work."""
@@ -90,6 +103,9 @@ class Writer(BatchWriter):
         self._connect = connect
         self._new_key = new_key
         self._db: PostgresStatements | None = None
+        self._kept: OrderedDict[int, tuple[str, Known]] = OrderedDict()
+        """What is known of a conversation, and which transaction of ours left it so."""
+        self._keys: dict[TenantId, bytes] = {}  # these never change
         self.fence: Fence | None = None
         """The epoch under which this process works, once it has joined."""
 
@@ -142,15 +158,21 @@ class Writer(BatchWriter):
             Outrun: Nothing of it was kept, and it may go well now.
             StoreError: Nothing of it was kept; `commit_unknown`: nobody knows.
         """
-        number: str | None = None
+        number = ""
         try:
             db, alone = self._opened(), len(batch) == 1
             savepoints = _Savepoints(db, partial(self._begin, db, batch))
-            number = savepoints.begin()
-            tx = Transaction(db, self._new_key)
+            savepoints.begin()
+            knowledge = self._known_still(savepoints.held)
+            tx = Transaction(db, self._new_key, knowledge)
             outcomes = [carry_out(savepoints, tx, request, alone=alone) for request in batch]
+            if alone and outcomes[0].undone:
+                knowledge.clear()  # the lock was let go of in between
+            left_by(tx)
             news = News(tx.events)
-            number = savepoints.number
+            number, held = savepoints.number, savepoints.held
+            if held:
+                db.script(_TOUCH.format(", ".join(map(str, held))), later=True)
         except Outrun:
             self._recover()
             raise
@@ -172,13 +194,36 @@ class Writer(BatchWriter):
                 raise not_durable(error) from None
             if not self._was_committed(number):
                 raise not_durable(error) from None
+        self._keep(number, held, knowledge)
         return news, outcomes
 
-    def _begin(self, db: PostgresStatements, batch: Sequence[Request]) -> str:
-        """Begin a transaction, lock what it is about, and return its number."""
+    def _known_still(self, held: Mapping[int, str]) -> Knowledge:
+        """Return what is known of the conversations that are held, and is still true."""
+        knowledge = Knowledge()
+        knowledge.keys = self._keys
+        for number, writer in held.items():
+            left_by, known = self._kept.pop(number, ("", None))
+            if known is not None and left_by == writer:
+                knowledge.adopt(known)
+        return knowledge
+
+    def _keep(self, transaction: str, held: Iterable[int], knowledge: Knowledge) -> None:
+        """Keep what is known of conversations that a transaction has touched at its end."""
+        writer = str(int(transaction) & 0xFFFFFFFF)  # a row names its writer in half the bits
+        for number in held:
+            known = knowledge.at(number)
+            if known is not None:
+                self._kept[number] = (writer, known)
+        while len(self._kept) > CONVERSATIONS:
+            self._kept.popitem(last=False)
+
+    def _begin(
+        self, db: PostgresStatements, batch: Sequence[Request]
+    ) -> tuple[str, dict[int, str]]:
+        """Begin a transaction; return its number, and what it has locked with who wrote it last."""
         db.script("BEGIN")
         fence = self.fence
-        row = db.one(
+        rows = db.all(
             _BEGIN,
             {
                 "node": fence.node if fence else None,
@@ -186,14 +231,13 @@ class Writer(BatchWriter):
                 "about": list({name for request in batch for name in request.about}),
             },
         )
-        assert row is not None
-        if fence is not None and not row[1]:
+        if fence is not None and not rows[0][1]:
             raise StoreError(
                 "Others hold this node for dead and have taken over its work; start it again.",
                 code="node_fenced",
                 at=fence.node,
             )
-        return str(row[0])
+        return rows[0][0], {row[2]: row[3] for row in rows if row[2] is not None}
 
     def _was_committed(self, number: str) -> bool:
         """Ask what became of a transaction whose commit was not answered.
@@ -221,12 +265,14 @@ class Writer(BatchWriter):
 
     def _recover(self) -> None:
         """Leave no transaction open; where that fails, begin anew with another connection."""
+        self._keys.clear()  # one of them may have been made in what is undone
         db = self._db
         if db is None:
             return
         try:
             if db.connection.is_closed():
                 raise ConnectionError
+            db.drop()
             if db.connection.is_in_transaction():
                 db.script("ROLLBACK")
         except Exception:  # noqa: BLE001 - it is of no use any more
@@ -237,31 +283,42 @@ class Writer(BatchWriter):
 class _Savepoints:
     """Requests within a transaction of PostgreSQL."""
 
-    def __init__(self, db: PostgresStatements, begin: Callable[[], str]) -> None:
+    def __init__(
+        self, db: PostgresStatements, begin: Callable[[], tuple[str, dict[int, str]]]
+    ) -> None:
         self._db = db
         self._begin = begin
+        self._saved = False
         self.number = ""
         """What the database calls the transaction."""
+        self.held: dict[int, str] = {}
+        """The conversations that are locked, and the transactions that wrote their rows."""
 
-    def begin(self) -> str:
-        """Begin the transaction and return its number."""
-        self.number = self._begin()
-        return self.number
+    def begin(self) -> None:
+        """Begin the transaction."""
+        self.number, self.held = self._begin()
 
     def savepoint(self, *, alone: bool) -> None:
+        self._saved = not alone
         if not alone:
-            self._db.script("SAVEPOINT request")
+            self._db.script(_SAVE, later=True)
+
+    def settle(self) -> None:
+        self._db.settle()
 
     def undo(self, *, alone: bool) -> None:
         if alone:
+            self._db.drop()
             self._db.script("ROLLBACK")
             self.begin()
+        elif self._db.drop(_SAVE):
+            self._saved = False  # nothing was sent since, and so nothing was done
         else:
-            self._db.script("ROLLBACK TO request")
+            self._db.script("ROLLBACK TO request", later=True)
 
     def release(self, *, alone: bool) -> None:
-        if not alone:
-            self._db.script("RELEASE request")
+        if self._saved:
+            self._db.script("RELEASE request", later=True)
 
     def judge(self, error: Exception) -> Denied | AntiphonError | None:
         match error:
@@ -286,7 +343,7 @@ class Writers:
     def __init__(self, writers: Sequence[Writer]) -> None:
         self._writers = writers
 
-    def join_as(self, fence: Fence) -> None:
+    def join_as(self, fence: Fence | None) -> None:
         """Compare this epoch in every transaction from now on."""
         for writer in self._writers:
             writer.fence = fence
@@ -315,6 +372,10 @@ class Writers:
         """After `stop`: wait until all is carried out; blocks."""
         for writer in self._writers:
             writer.join()
+
+
+def left_by(tx: Transaction) -> None:
+    """Called at the end of each transaction; tests compare here what is known with what is stored."""
 
 
 def writers(

@@ -246,7 +246,7 @@ class SqlKnowledge:
         def work(tx: Transaction) -> None:
             number = _scope(tx, tenant, conversation)
             where = "tenant = ? AND conversation = ? AND kind = ? AND key = ?"
-            if not tx.execute(f"DELETE FROM remembered WHERE {where}", (tenant, number, kind, key)):
+            if not tx.changed(f"DELETE FROM remembered WHERE {where}", (tenant, number, kind, key)):
                 raise NotFound("Nothing is kept under this key.", at=key)
 
         await self._done(work, conversation)

@@ -1,7 +1,7 @@
-"""What the writer knows of the conversations it works on, so that it need not ask again.
+"""What a writer knows of the conversations it works on, so that it need not ask again.
 
-No other connection changes a row, so what the writer has read or written stays true until it
-changes it itself. `Transaction` is the only one that writes here, in the same step in which it
+While no other connection changes these rows, what the writer has read or written stays true until
+it changes it itself: in a file always, and in a shared database while the conversation is locked. `Transaction` is the only one that writes here, in the same step in which it
 writes the table. Where a request is undone, its conversations are forgotten whole, and read
 anew when they are needed.
 """
@@ -72,6 +72,11 @@ class Knowledge:
         known = self._known[row.number] = Known(row)
         self._numbers[row.id] = row.number
         return known
+
+    def adopt(self, known: Known) -> None:
+        """Know what was known before, and is as true as it was."""
+        self._known[known.row.number] = known
+        self._numbers[known.row.id] = known.row.number
 
     def forget(self, number: int) -> None:
         """Know nothing of this conversation any more."""

@@ -33,7 +33,10 @@ class Statements(Protocol):
     def dialect(self) -> Dialect:
         """What this database says in words of its own."""
 
-    def execute(self, sql: str, parameters: Parameters = ()) -> int:
+    def execute(self, sql: str, parameters: Parameters = ()) -> None:
+        """Carry out a statement, at the latest before the next that is asked for an answer."""
+
+    def changed(self, sql: str, parameters: Parameters = ()) -> int:
         """Carry out a statement and return how many rows it changed."""
 
     def one(self, sql: str, parameters: Parameters = ()) -> Row | None:

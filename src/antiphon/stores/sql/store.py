@@ -38,6 +38,7 @@ from antiphon.core.records import (
 )
 from antiphon.core.standing import Change, Question
 from antiphon.errors import StoreError
+from antiphon.stores.base import Nodes
 from antiphon.stores.knowledge import KnowledgeStore
 from antiphon.stores.sql import keys, reads, standing
 from antiphon.stores.sql.examine import examined
@@ -94,6 +95,11 @@ class SqlStore:
         """What is kept for tenants beside their conversations."""
         return self._knowledge
 
+    @property
+    def nodes(self) -> Nodes | None:
+        """The other processes that may change it at the same time; None where there can be none."""
+        return None
+
     # Commands.
 
     def on_events(self, listener: Callable[[list[StoredEvent]], None]) -> None:
@@ -141,6 +147,14 @@ class SqlStore:
         self._writable().put(Request(work, future, waits, about))
         return future
 
+    def write(self, work: Callable[[Transaction], Any]) -> Awaitable[Any]:
+        """Do work in a transaction that is about no conversation, or locks what it is about."""
+        return self._put(work)
+
+    async def ask(self, question: Callable[[Statements], T]) -> T:
+        """Return the answer to a question of the database's own."""
+        return await self._readers.read(question)
+
     def _writable(self) -> Writing:
         if self._writer is None:
             raise StoreError("This store was opened for reading only.", code="read_only")
@@ -157,8 +171,7 @@ class SqlStore:
                 (node, address, now_ms),
             )
             assert row is not None
-            tx.execute("DELETE FROM start_key WHERE expires_ms <= ?", (now_ms,))
-            tx.execute("DELETE FROM response_key WHERE expires_ms <= ?", (now_ms,))
+            forget_keys(tx, now_ms)
             return Fence(node=node, epoch=row[0])
 
         return cast("Fence", await self._put(work))
@@ -411,6 +424,12 @@ class SqlStore:
         if self._writer is not None:
             self._writer.join()
         self._release()
+
+
+def forget_keys(tx: Transaction, now_ms: int) -> None:
+    """Forget the keys of requests that are repeated no more."""
+    tx.execute("DELETE FROM start_key WHERE expires_ms <= ?", (now_ms,))
+    tx.execute("DELETE FROM response_key WHERE expires_ms <= ?", (now_ms,))
 
 
 class _Submitted(Awaitable[T]):

@@ -92,9 +92,13 @@ class Transaction:
 
     # Statements.
 
-    def execute(self, sql: str, parameters: Parameters = ()) -> int:
+    def execute(self, sql: str, parameters: Parameters = ()) -> None:
+        """Carry out a statement; what is wrong with it may be told later in this request."""
+        self._connection.execute(sql, parameters)
+
+    def changed(self, sql: str, parameters: Parameters = ()) -> int:
         """Carry out a statement and return how many rows it changed."""
-        return self._connection.execute(sql, parameters)
+        return self._connection.changed(sql, parameters)
 
     def one(self, sql: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
         """Return the first row, or None."""

@@ -66,6 +66,9 @@ class Savepoints(Protocol):
     def undo(self, *, alone: bool) -> None:
         """Undo the request in the database; its transaction goes on, empty where `alone`."""
 
+    def settle(self) -> None:
+        """See to it that the database has judged all that the request did."""
+
     def release(self, *, alone: bool) -> None:
         """End the request, whatever became of it."""
 
@@ -93,6 +96,7 @@ def carry_out(connection: Savepoints, tx: Transaction, request: Request, *, alon
         outcome.result = request.work(tx)
         if not isinstance(outcome.result, Denied):
             tx.flush()
+            connection.settle()
     except AntiphonError as error:
         outcome.error = error
     except Outrun:

@@ -45,9 +45,9 @@ def version(connection: sqlite3.Connection) -> int:
 
 def migrate(connection: sqlite3.Connection) -> None:
     """Bring the database to the newest schema."""
-    at = version(connection)
+    version(connection)
     for number, name, statements in known():
-        if number <= at:
+        if number in _applied(connection):  # asked each time: the first one makes the record
             continue
         connection.execute("BEGIN IMMEDIATE")
         try:
@@ -62,6 +62,14 @@ def migrate(connection: sqlite3.Connection) -> None:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+
+
+def _applied(connection: sqlite3.Connection) -> set[int]:
+    """Return the numbers of those that are in this database: some were given out of turn."""
+    found = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'migration'").fetchone()
+    if found is None:
+        return set()
+    return {number for (number,) in connection.execute("SELECT number FROM migration")}
 
 
 def split(script: str) -> list[str]:

@@ -24,7 +24,11 @@ class SqliteStatements:
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
-    def execute(self, sql: str, parameters: Parameters = ()) -> int:
+    def execute(self, sql: str, parameters: Parameters = ()) -> None:
+        """Carry out a statement."""
+        self._connection.execute(sql, parameters)
+
+    def changed(self, sql: str, parameters: Parameters = ()) -> int:
         """Carry out a statement and return how many rows it changed."""
         return self._connection.execute(sql, parameters).rowcount
 

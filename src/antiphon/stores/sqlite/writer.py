@@ -143,6 +143,9 @@ class _Savepoints:
         else:
             self._connection.execute("ROLLBACK TO request")
 
+    def settle(self) -> None:
+        """Every statement was judged as it was carried out."""
+
     def release(self, *, alone: bool) -> None:
         if not alone:
             self._connection.execute("RELEASE request")

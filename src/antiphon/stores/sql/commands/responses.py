@@ -40,7 +40,7 @@ def _repeats(tx: Transaction, key: StartKey, now_ms: int) -> Denied | None:
 
 def _remember(tx: Transaction, command: OpenResponse, key: StartKey, response: int) -> None:
     """Put a response under its key. Raises `Outrun`: something else has just come under it."""
-    taken = tx.execute(
+    taken = tx.changed(
         """INSERT INTO response_key (scope, key, response, body_digest, expires_ms)
         VALUES (?, ?, ?, ?, ?) ON CONFLICT (scope, key) DO UPDATE SET
           response = excluded.response, body_digest = excluded.body_digest,

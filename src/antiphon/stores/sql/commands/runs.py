@@ -95,7 +95,7 @@ def _by_key(tx: Transaction, c: ConversationRow, command: StartRun) -> int | Den
 
 def _remember(tx: Transaction, key: StartKey, run: int, now_ms: int) -> None:
     """Put a run under its key. Raises `Outrun`: another run has just come under it."""
-    taken = tx.execute(
+    taken = tx.changed(
         """INSERT INTO start_key (scope, key, run, body_digest, expires_ms)
         VALUES (?, ?, ?, ?, ?) ON CONFLICT (scope, key) DO UPDATE SET
           run = excluded.run, body_digest = excluded.body_digest, expires_ms = excluded.expires_ms

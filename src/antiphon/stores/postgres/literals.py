@@ -1,0 +1,36 @@
+"""Values within the text of a statement: for what is sent together, in one journey.
+
+The protocol that takes parameters takes one statement at a time. What waits for no answer is
+gathered and sent as one script, with its values written out. A text is quoted by doubling its
+quotes and by nothing else, which is exact while `standard_conforming_strings` is on, as every
+connection of ours sets it, and the encoding is UTF-8.
+"""
+
+from __future__ import annotations
+
+from antiphon.errors import InvalidInput
+
+
+def literal(value: object) -> str:
+    r"""Return a value as it is written in a statement.
+
+    Raises:
+        InvalidInput: A text holds a NUL character, which no text of PostgreSQL can.
+
+    Example:
+        >>> [literal(value) for value in (None, True, 7, "it's", b"ok")]
+        ['NULL', '1', '7', "'it''s'", "'\\\\x6f6b'::bytea"]
+    """
+    match value:
+        case None:
+            return "NULL"
+        case bool() | int():
+            return str(int(value))
+        case str():
+            if "\0" in value:
+                raise InvalidInput("A text holds a NUL character.", code="nul_character")
+            return "'" + value.replace("'", "''") + "'"
+        case bytes():
+            return f"'\\x{value.hex()}'::bytea"
+        case _:
+            raise TypeError(f"No column takes {type(value).__name__}.")
