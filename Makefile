@@ -69,6 +69,9 @@ web:  ## Build the client for browsers, and the console into the package (needs 
 	@web/install client && npm --prefix web/client run --silent build
 	@$(PYTHON) scripts/check_console.py --write
 
+pictures: .venv/dev.stamp .venv/project.stamp  ## Take the pictures of the docs anew (needs Node.js and Chromium)
+	@PICTURES=1 PROOF=pictures $(BIN)/python -m pytest -q tests/web/test_proof.py -k "built or went_well"
+
 lock: .venv/created.stamp  ## Remake the locks from pyproject.toml (ARGS=--upgrade for the newest of everything)
 	@PYTHON=$(BIN)/python scripts/lock $(ARGS)
 

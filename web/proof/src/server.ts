@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
-const PYTHON = process.env["ANTIPHON_PYTHON"] ?? join(import.meta.dirname, "../../../../.venv/bin/python");
+export const PYTHON = process.env["ANTIPHON_PYTHON"] ?? join(import.meta.dirname, "../../../../.venv/bin/python");
 
 export class Antiphon {
   url = "";

@@ -184,6 +184,24 @@ test("text that is taken back leaves the answer, and a line says so that opens",
   });
 });
 
+test("operations count what was taken back", async () => {
+  await opened("/operations", async (page) => {
+    const figure = page.locator("dl.figures > div", { hasText: "Previews taken back" });
+    const before = Number(await figure.locator("dd").first().innerText());
+    model.will(
+      async (saying) => {
+        saying.say("ibex");
+        await new Promise((done) => setTimeout(done, 300));
+        saying.cut();
+      },
+      (saying) => (saying.say("goat"), saying.end()),
+    );
+    const { id } = await antiphon.api<{ id: string }>("POST", "/conversations", {});
+    await antiphon.api("POST", `/conversations/${id}/messages`, { content: "Name one" });
+    await until(() => figure.locator("dd").first().innerText(), (now) => Number(now) === before + 1);
+  });
+});
+
 test("a message that is sent while another is answered waits its turn", async () => {
   await opened("/", async (page) => {
     const go = gate();
