@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 
 from antiphon.core.asking import Ask, Output
-from antiphon.core.blocks import Message, Status
+from antiphon.core.blocks import Block, Message, Status
 from antiphon.core.digests import digest
 from antiphon.core.events import RunChanged, decode_event
 from antiphon.core.ids import CallId, ConversationId, MessageId, RunId, message_id, sortable
@@ -72,9 +72,9 @@ async def begun(request: Request, chat: Chat) -> Begun:
         return await _decided(engine, await conversation_of(request, chat.id), last)
     row = await conversation_of(request, chat.id, create=True)
     if chat.trigger == "regenerate-message":
-        asked = await _version(engine, row.id, last)
+        asked = await _shown(engine, row.id, last)
         key = await start_key(request)
-        run = await engine.regenerate(row.id, asked, ask, key=key)
+        run = await engine.regenerate(row.id, asked.id, ask, key=key)
     else:
         run = await _said(engine, row, chat, last, ask)
     return Begun(run, run.seq - 1)
@@ -93,25 +93,43 @@ async def _said(engine: Engine, row: Conversation, chat: Chat, last: UIMessage, 
     except Conflict as error:
         if error.code != "message_id_conflict":
             raise
-    newest, following = MessageId(last.id), _numbered(last.id, 2)
-    for number in range(3, 1000):
+    return await _edited(engine, row.id, message_id(last.id), blocks, ask)
+
+
+async def _edited(
+    engine: Engine,
+    conversation: ConversationId,
+    message: MessageId,
+    blocks: tuple[Block, ...],
+    ask: Ask,
+) -> Run:
+    """Add a version beside a message; the same words again are the version that has them."""
+    versions = await _versions(engine, conversation, message)
+    newest = versions[-1]
+    name = newest.id if newest.blocks == blocks else _numbered(message, len(versions) + 1)
+    return await engine.edit(conversation, message, blocks, ask, message=name)
+
+
+async def _versions(
+    engine: Engine, conversation: ConversationId, message: MessageId
+) -> list[Message]:
+    """Return a user's message and what it was edited into, in their order: one id on the screen.
+
+    Raises:
+        NotFound: It is not in the tree.
+    """
+    versions = [await engine.world.store.message(conversation, message)]
+    while True:
+        following = _numbered(message, len(versions) + 1)
         try:
-            await engine.world.store.message(row.id, following)
+            versions.append(await engine.world.store.message(conversation, following))
         except NotFound:
-            break
-        newest, following = following, _numbered(last.id, number)
-    try:  # the same edit again?
-        return await engine.edit(row.id, message_id(last.id), blocks, ask, message=newest)
-    except Conflict as error:
-        if error.code != "message_id_conflict":
-            raise
-    return await engine.edit(row.id, message_id(last.id), blocks, ask, message=following)
+            return versions
 
 
-def _numbered(message: str, number: int) -> MessageId:
+def _numbered(message: MessageId, number: int) -> MessageId:
     """Return the id of a version of a message that its client keeps under one id."""
-    base = message.partition("--")[0]
-    return message_id(f"{base}--{number}")
+    return message_id(f"{message.partition('--')[0]}--{number}")
 
 
 async def _parent(
@@ -137,7 +155,7 @@ async def _parent(
                 return run.leaf
         elif shown.role == "user":
             try:
-                node = await _version_node(engine, conversation, shown)
+                node = await _shown(engine, conversation, shown)
             except NotFound:
                 return None  # it waits for its turn
             if node.status is Status.SUCCESS:
@@ -155,29 +173,15 @@ def _unknown(message: UIMessage) -> InvalidInput:
     )
 
 
-async def _version(engine: Engine, conversation: ConversationId, message: UIMessage) -> MessageId:
-    return (await _version_node(engine, conversation, message)).id
-
-
-async def _version_node(
-    engine: Engine, conversation: ConversationId, message: UIMessage
-) -> Message:
+async def _shown(engine: Engine, conversation: ConversationId, message: UIMessage) -> Message:
     """Return the node that says what a user's message on the screen says: its newest version.
 
     Raises:
         NotFound: It is not in the tree.
     """
     blocks = blocks_of(message)
-    found = node = await engine.world.store.message(conversation, message_id(message.id))
-    for number in range(2, 1000):
-        if node.blocks == blocks:
-            found = node
-        try:
-            following = _numbered(message.id, number)
-            node = await engine.world.store.message(conversation, following)
-        except NotFound:
-            break
-    return found
+    versions = await _versions(engine, conversation, message_id(message.id))
+    return next((node for node in reversed(versions) if node.blocks == blocks), versions[0])
 
 
 # Something decided.
