@@ -10,8 +10,11 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from time import monotonic
 
 import pytest
 
@@ -38,48 +41,62 @@ SCENARIOS = [
 ]  # fmt: skip
 
 
+PATIENCE_S = 150.0
+"""Longest wait of one test for its scenario; less than what ends the whole run."""
+
+
 class Run:
     """A run of all scenarios, read as it goes: each test waits for its own."""
 
-    def __init__(self, process: subprocess.Popen[str], report: Callable[[str], None]) -> None:
-        self._process = process
+    def __init__(self, output: Iterable[str], report: Callable[[str], None]) -> None:
         self._report = report
         self._said: dict[str, str] = {}
-        self._told = self._read()
+        self._failed: str | None = None
+        self._lines: SimpleQueue[str | None] = SimpleQueue()
+        self._pumping = Thread(target=self._pump, args=[output])
+        self._pumping.start()
+
+    def _pump(self, output: Iterable[str]) -> None:
+        for line in output:
+            self._lines.put(line)
+        self._lines.put(None)
+
+    def join(self) -> None:
+        """Wait until the report is at its end."""
+        self._pumping.join()
 
     def verdict(self, scenario: str) -> str:
         """Return what a scenario's failure says; nothing where it went well."""
-        while scenario not in self._said:
-            told = next(self._told, None)
-            if told is None:
-                return "it did not run"
-            self._said[told[0]] = told[1]
-        return self._said[scenario]
+        until = monotonic() + PATIENCE_S
+        while scenario not in self._said and self._read(until):
+            pass
+        return self._said.get(scenario, "it did not run, or not in time")
 
     def failures(self) -> Mapping[str, str]:
         """Return every scenario that failed, once all have ended."""
-        self._said.update(self._told)
+        until = monotonic() + PATIENCE_S
+        while self._read(until):
+            pass
         assert self._said
         return {name: said for name, said in self._said.items() if said}
 
-    def _read(self) -> Iterator[tuple[str, str]]:
-        """Yield each test's name, and what was said of it where it failed."""
-        assert self._process.stdout is not None
-        failed, said = "", list[str]()
-        for line in self._process.stdout:
-            if measured := re.match(r"# (measured: .*)$", line):
-                self._report(measured[1])
-            if found := re.match(r"(not )?ok \d+ - (.*)$", line):
-                if not found[1]:
-                    yield found[2], ""
-                    continue
-                failed, said = found[2], []
-            said.append(line)
-            if failed and line == "  ...\n":
-                yield failed, "".join(said)
-                failed = ""
-        if failed:
-            yield failed, "".join(said)
+    def _read(self, until: float) -> bool:
+        """Take a line of the report; return whether there was one in time."""
+        try:
+            line = self._lines.get(timeout=max(0.0, until - monotonic()))
+        except Empty:
+            return False
+        if line is None:
+            self._lines.put(None)
+            return False
+        if measured := re.match(r"# (measured: .*)$", line):
+            self._report(measured[1])
+        elif ended := re.match(r"(not )?ok \d+ - (.*)$", line):
+            self._failed = ended[2] if ended[1] else None
+            self._said[ended[2]] = line if ended[1] else ""
+        elif self._failed is not None:
+            self._said[self._failed] += line
+        return True
 
 
 @pytest.fixture(scope="module")
@@ -102,16 +119,17 @@ def scenarios(proof: Path, pytestconfig: pytest.Config) -> Iterator[Run]:
         "--test-reporter=tap",
         "build/test/all.test.js",
     ]
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command, cwd=proof, env=environment, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
-    )  # fmt: skip
-    try:
-        yield Run(process, pytestconfig.pluginmanager.getplugin("terminalreporter").write_line)
-    finally:
-        process.kill()
-        process.wait()
+    ) as process:  # fmt: skip
         assert process.stdout is not None
-        process.stdout.close()
+        reporter = pytestconfig.pluginmanager.getplugin("terminalreporter")
+        report = Run(process.stdout, reporter.write_line)
+        try:
+            yield report
+        finally:
+            process.kill()
+            report.join()
 
 
 def test_the_pages_are_built_from_their_locks(proof: Path) -> None:

@@ -8,7 +8,7 @@ import { Antiphon } from "./server.ts";
 const CHROMIUM = process.env["CHROMIUM"] ?? "/usr/bin/chromium";
 const FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"];
 
-export const WAIT_MS = 15_000;
+export const WAIT_MS = 30_000;
 
 export const model = new Model();
 export let antiphon: Antiphon;
