@@ -1,6 +1,6 @@
 /** "Why this answer?": from a message to its run, its attempts, its prompt and its exact bytes. */
 
-import { type Explanation, isOpen, type Json, type Numbered, type Run } from "@antiphon/client";
+import { type Explanation, isOpen, type Numbered, type Run } from "@antiphon/client";
 import { useEffect, useId, useRef, useState } from "react";
 import { usePrefs } from "../prefs";
 import { server } from "../server";
@@ -54,21 +54,32 @@ export function Inspector({ run, onClose }: { readonly run: string; readonly onC
           <Icon name="close" />
         </button>
       </header>
-      {explanation === null ? (
-        <p className="empty">{told.error === null ? words.loading : told.error.message}</p>
-      ) : (
-        <>
-          <Summary explanation={explanation} />
-          <Tabs tab={tab} onChoose={setTab}>
-            {tab === "timeline" && <Timeline explanation={explanation} history={told.value?.history ?? []} />}
-            {tab === "prompt" && <PromptView key={run} explanation={explanation} />}
-            {tab === "request" && <RequestView key={run} explanation={explanation} before={dispatchBefore(runs, explanation)} />}
-            {tab === "record" && <RecordView explanation={explanation} />}
-          </Tabs>
-        </>
-      )}
+      {explanation !== null && <Summary explanation={explanation} />}
+      <Tabs tab={tab} onChoose={setTab}>
+        {explanation === null ? (
+          <p className="empty">{told.error === null ? words.loading : told.error.message}</p>
+        ) : (
+          <Tab tab={tab} explanation={explanation} history={told.value?.history ?? []} />
+        )}
+      </Tabs>
     </aside>
   );
+}
+
+function Tab(props: { readonly tab: Tab; readonly explanation: Explanation; readonly history: readonly Numbered[] }) {
+  const { runs } = useHeld();
+  const { explanation } = props;
+  const { id } = explanation.run;
+  switch (props.tab) {
+    case "timeline":
+      return <Timeline explanation={explanation} history={props.history} />;
+    case "prompt":
+      return <PromptView key={id} explanation={explanation} />;
+    case "request":
+      return <RequestView key={id} explanation={explanation} before={dispatchBefore(runs, explanation)} />;
+    case "record":
+      return <RecordView explanation={explanation} />;
+  }
 }
 
 function Summary({ explanation }: { readonly explanation: Explanation }) {
@@ -189,5 +200,3 @@ function dispatchBefore(runs: ReadonlyMap<string, Run>, { run }: Explanation): D
   }
   return before?.operation == null ? null : { run: before.id, operation: before.operation };
 }
-
-export type { Json };

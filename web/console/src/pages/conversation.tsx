@@ -81,14 +81,11 @@ export function ConversationPage({ id }: { readonly id: string }) {
     [id],
   );
   const held = useMemo(() => ({ branches, runs: view.runs, details: view.details }), [branches, view.runs, view.details]);
-  const branchesNow = useRef(branches);
-  branchesNow.current = branches;
   const doing = useMemo(
     () =>
       doingOf({
         live,
         outbox,
-        branches: () => branchesNow.current,
         onError: setProblem,
         onLook: setElsewhere,
         onExplain: setExplained,
@@ -262,6 +259,10 @@ function Announcer({ view, words }: { readonly view: View; readonly words: Words
       if (sentence !== undefined) setText(words[sentence] as string);
     }
   }, [view.runs, view.previews, words]);
+  const taken = view.withdrawn.length;
+  useEffect(() => {
+    if (taken > 0) setText(words.saidWithdrawn);
+  }, [taken, words]);
   return (
     <div className="unseen" role="status" aria-live="polite">
       {text}

@@ -1,6 +1,6 @@
 /** What a person can do in a conversation; rows get it from the conversation that they stand in. */
 
-import type { Ask, Branches, DispatchAction, Live, Message, Run } from "@antiphon/client";
+import type { Ask, DispatchAction, Live, Message, Run } from "@antiphon/client";
 import { createContext, useContext } from "react";
 import { noteError, server } from "../server";
 import { conversationsChanged } from "../store/list";
@@ -46,7 +46,6 @@ export function useDoing(): Doing {
 interface Hands {
   readonly live: Live;
   readonly outbox: Outbox;
-  readonly branches: () => Branches;
   readonly onError: (error: ReturnType<typeof noteError>) => void;
   readonly onLook: (leaf: string | null) => void;
   readonly onExplain: (run: string) => void;

@@ -78,10 +78,8 @@ export const dictionary = {
   forget: ["Forget the key", "忘记密钥"],
 
   // The way to the server
-  connecting: ["Connecting…", "连接中…"],
   reconnecting: ["Reconnecting. What was saved stays.", "正在重新连接。已保存的内容不会丢失。"],
   connectionClosed: ["This conversation is not followed any more.", "已停止跟踪此对话。"],
-  serverGone: ["The server does not answer.", "服务器没有响应。"],
   notFound: ["There is no such conversation.", "没有这个对话。"],
   notFoundSay: [
     "It was deleted, or it belongs to somebody else.",
@@ -173,7 +171,6 @@ export const dictionary = {
   keptText: ["Kept by you", "由你保留"],
   erased: ["This was erased.", "内容已被清除。"],
   importedText: ["Imported", "导入"],
-  failedMessage: ["Not answered", "未得到回答"],
   tokensInOut: [
     (read: string, written: string) => `${read} in, ${written} out`,
     (read: string, written: string) => `输入 ${read}，输出 ${written}`,
@@ -192,7 +189,6 @@ export const dictionary = {
     (attempt: number) => `An unfinished answer was taken back (generation ${attempt})`,
     (attempt: number) => `一段未完成的回答已撤回（第 ${attempt} 代）`,
   ],
-  withdrawnShow: ["Show what it said", "显示撤回的内容"],
   withdrawnSay: ["It never became part of the conversation.", "它从未成为对话的一部分。"],
   failedTitle: ["No answer", "没有回答"],
   unknownTitle: ["Nobody knows whether the provider answered.", "无法确定提供方是否已回答。"],

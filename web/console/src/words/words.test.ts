@@ -68,6 +68,15 @@ describe("what the console says", () => {
     expect(bare.filter((text) => !SAME_EVERYWHERE.has(text))).toEqual([]);
   });
 
+  it("is said somewhere: no word of the dictionary is left over", () => {
+    const sources = readdirSync(SOURCES, { recursive: true, encoding: "utf-8" })
+      .filter((name) => /\.tsx?$/.test(name) && !name.includes(".test.") && !name.endsWith("dictionary.ts"))
+      .map((name) => readFileSync(join(SOURCES, name), "utf-8"))
+      .join("\n");
+    const said = (name: string) => sources.includes(`words.${name}`) || sources.includes(`"${name}"`) || sources.includes(`.${name};`);
+    expect(Object.keys(dictionary).filter((name) => !said(name))).toEqual([]);
+  });
+
   it("is found by this test where it is bare", () => {
     const source = `export const A = () => <p title="Hello" lang="en">Words {"more"} {1} {x ? "yes" : n} <b>{x}</b></p>;`;
     expect([...bareIn("a.tsx", source)].sort()).toEqual(["Words", "more", "title=Hello", "yes"]);
