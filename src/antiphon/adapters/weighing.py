@@ -49,7 +49,12 @@ READ_AS_JSON: Final = frozenset({"args", "input", "json", "response", "arguments
 
 IMAGES: Final = frozenset({"image", "image_url", "input_image", "images"})
 AUDIO: Final = frozenset({"audio", "input_audio"})
+INLINE: Final = frozenset({"inlineData", "inline_data"})
 
+SPECIAL: Final = READ_AS_JSON | IMAGES | AUDIO | INLINE
+"""Members that are not read as they stand."""
+
+PLAIN: Final = 2
 LONG: Final = 1_024
 _is_base64: Final = re.compile(r"(?:data:[^,]*,)?[A-Za-z0-9+/_=-]+").fullmatch
 _encode: Final = msgspec.json.encode
@@ -100,8 +105,12 @@ def _of_items(items: list[Any], counter: Counter) -> Weight:
     told: list[str] = []
     said_fixed = told_fixed = 0
     for item in items:
-        if isinstance(item, dict) and item.get("role") in INSTRUCTING:
+        role = item.get("role") if isinstance(item, dict) else None
+        if role in INSTRUCTING:
             told_fixed += TOKENS_A_MESSAGE + _texts(item, told)
+        elif role is not None and len(item) == PLAIN and type(item.get("content")) is str:
+            said_fixed += TOKENS_A_MESSAGE  # as most are: a role and a text
+            said += (role, item["content"])
         else:
             said_fixed += TOKENS_A_MESSAGE + _texts(item, said)
     return Weight(
@@ -112,35 +121,44 @@ def _of_items(items: list[Any], counter: Counter) -> Weight:
 
 def _texts(value: Any, texts: list[str]) -> int:  # noqa: ANN401 - any JSON there is
     """Add to `texts` what the model reads of `value`; return the tokens of what is no text."""
-    if isinstance(value, str):
+    if type(value) is str:
         if len(value) > LONG and _is_base64(value):
             return -(-len(value) // FILE_CHARS_A_TOKEN)
         texts.append(value)
         return 0
-    if isinstance(value, list):
-        return sum(_texts(each, texts) for each in value)
-    return _members(value, texts) if isinstance(value, dict) else 0
+    if type(value) is list:
+        return sum([_texts(each, texts) for each in value])
+    return _members(value, texts) if type(value) is dict else 0
 
 
 def _members(value: dict[str, Any], texts: list[str]) -> int:
-    kind = value.get("type")
-    if isinstance(kind, str) and kind in IMAGES:
+    if value.get("type") in IMAGES:
         return IMAGE_TOKENS
     fixed = 0
     for name, held in value.items():
         if name in SILENT:
             continue
-        if name in IMAGES:
-            fixed += IMAGE_TOKENS * (len(held) if isinstance(held, list) else 1)
-        elif name in AUDIO:
-            fixed += -(-len(_encode(held)) // AUDIO_CHARS_A_TOKEN)
-        elif name in ("inlineData", "inline_data") and _is_image(held):
-            fixed += IMAGE_TOKENS
-        elif name in READ_AS_JSON and isinstance(held, dict):
-            texts.append(_encode(held).decode())
-        else:
+        if name in SPECIAL:
+            fixed += _special(name, held, texts)
+        elif type(held) is str and len(held) <= LONG:
+            texts.append(held)
+        elif held is not None:
             fixed += _texts(held, texts)
     return fixed
+
+
+def _special(name: str, held: Any, texts: list[str]) -> int:  # noqa: ANN401 - any JSON there is
+    """Weigh a member that is not read as it stands."""
+    if name in IMAGES:
+        return IMAGE_TOKENS * (len(held) if isinstance(held, list) else 1)
+    if name in AUDIO:
+        return -(-len(_encode(held)) // AUDIO_CHARS_A_TOKEN)
+    if name in INLINE and _is_image(held):
+        return IMAGE_TOKENS
+    if name in READ_AS_JSON and isinstance(held, dict):
+        texts.append(_encode(held).decode())
+        return 0
+    return _texts(held, texts)
 
 
 def _is_image(held: Any) -> bool:  # noqa: ANN401 - any JSON there is

@@ -44,10 +44,12 @@ class Vocabulary:
         """Return the tokens of all `texts` together. Text that looks like a control token is text."""
         import toktok
 
-        texts = [whole(text) for text in texts]
-        if len(texts) <= FEW:
-            return sum(toktok.truncate(text, NO_LIMIT, self.name)[1] for text in texts)
-        return sum(toktok.batch_count(texts, self.name, 1))
+        try:
+            if len(texts) <= FEW:
+                return sum(toktok.truncate(text, NO_LIMIT, self.name)[1] for text in texts)
+            return sum(toktok.batch_count(texts, self.name, 1))
+        except UnicodeEncodeError:
+            return self.count([whole(text) for text in texts])
 
 
 def whole(text: str) -> str:
