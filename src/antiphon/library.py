@@ -31,7 +31,7 @@ from antiphon.core.records import Call, Conversation, Run, Session
 from antiphon.core.retrieval import Beside, Retriever
 from antiphon.engine.assembly import open_world
 from antiphon.engine.engine import Engine
-from antiphon.engine.explain import exact_request, explain, newest_sent, planned
+from antiphon.engine.explain import exact_request, explain, newest_sent, plan_told
 from antiphon.engine.knowledge.searching import beside_message
 from antiphon.engine.looking import line, models_told
 from antiphon.engine.settings import Settings
@@ -281,8 +281,7 @@ class Local:
     async def plan(self, run: RunId) -> PlanTold:
         """Return what a run's newest dispatch was made of, and why."""
         manifest = await newest_sent(self._engine.world, run)
-        trace = await planned(self._engine.world, manifest)
-        return PlanTold(operation=manifest.operation, trace=trace)
+        return await plan_told(self._engine.world, manifest)
 
     async def models(self) -> list[ModelTold]:
         """Return the models that there are."""

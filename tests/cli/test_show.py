@@ -155,6 +155,7 @@ def test_what_was_never_sent_is_not_shown_as_sent(place: Place) -> None:
 def test_the_plan_counts_what_went_in_and_what_stayed_out(branched: Place) -> None:
     branched.say("go on")
     told = branched.do("show", branched.tree()["conversation"]["id"], "--plan", "--json").json
+    told = told["trace"]
     (block,) = told["blocks"]
     assert (block["kind"], block["sources"], block["cacheable"]) == ("transcript", 4, True)
     assert told["total_tokens"] == block["tokens"] > 0
@@ -170,7 +171,7 @@ def test_deleted_messages_are_counted_among_what_stayed_out(place: Place) -> Non
     gone = place.messages(role="user")[0]["id"]
     place.say(f"/delete {gone}", "go on")
     told = place.do("show", place.tree()["conversation"]["id"], "--plan", "--json").json
-    assert told["left_out"] == [{"reason": "deletion", "count": 1}]
+    assert told["trace"]["left_out"] == [{"reason": "deletion", "count": 1}]
     page = place.do("show", place.tree()["conversation"]["id"], "--plan")
     assert "left out: 1 message: messages were deleted" in page.out
 

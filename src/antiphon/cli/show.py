@@ -19,7 +19,7 @@ from antiphon.core.blocks import Message
 from antiphon.core.explanation import OperationTold
 from antiphon.core.ids import LOCAL_TENANT
 from antiphon.core.records import Conversation, Run
-from antiphon.engine.explain import explain, planned, verified_request
+from antiphon.engine.explain import explain, plan_told, verified_request
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput
@@ -175,10 +175,10 @@ async def _request(
 async def _plan(settings: Settings, name: str | None, dispatch: str | None, as_json: bool) -> None:
     async with reading(settings) as world:
         manifest = await dispatched(world, name, dispatch)
-        told = await planned(world, manifest)
+        told = await plan_told(world, manifest)
         answered = await world.store.run(manifest.conversation, manifest.run)
     if as_json:
-        emit({"operation": manifest.operation, **msgspec.to_builtins(told)})
+        emit(told)
         return
     ink = Ink()
     click.echo(

@@ -9,6 +9,7 @@ from antiphon.core.ids import Digest, OperationId
 from antiphon.core.manifest import Manifest, Mapping
 from antiphon.core.planning.trace import PromptTrace
 from antiphon.core.records import Attempt, Call, Quarantined, Run
+from antiphon.core.retrieval import Searched
 
 
 class OperationTold(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +36,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlanTold(msgspec.Struct, frozen=True, kw_only=True):
-    """What one dispatch was made of, what it cost, and why."""
+    """What one dispatch was made of, what it cost, and why; and what was looked up for its input."""
 
     operation: OperationId
     trace: PromptTrace
+    retrieval: tuple[Searched, ...] = ()

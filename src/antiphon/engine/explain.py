@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Final
+
+from antiphon.core.blocks import Role
 from antiphon.core.digests import digest
 from antiphon.core.dispatch import State
 from antiphon.core.events import Durable, RunChanged, decode_event
-from antiphon.core.explanation import Explanation, OperationTold
+from antiphon.core.explanation import Explanation, OperationTold, PlanTold
 from antiphon.core.ids import OperationId, RunId
 from antiphon.core.manifest import Manifest, Purpose, WireRequest, manifest_digest
 from antiphon.core.planning.trace import PromptTrace, decode_trace
 from antiphon.core.records import OPEN_RUN, Attempt, Conversation
+from antiphon.core.retrieval import Searched
 from antiphon.engine.dispatch.listing import told_mappings
 from antiphon.engine.dispatch.target import Targets, messages_sent, render_manifest, rendered_again
+from antiphon.engine.knowledge.searching import beside_message
 from antiphon.engine.world import World
 from antiphon.errors import DigestMismatch, Erased, NotFound
 from antiphon.stores.base import Store
+
+NEAR: Final = 64
+"""How far back from a dispatch's leaf the message is looked for that it answers."""
 
 
 async def told(world: World, operation: OperationId) -> OperationTold:
@@ -163,6 +171,23 @@ async def verified_request(world: World, manifest: Manifest) -> WireRequest:
         code="content_missing",
         at=manifest.operation,
     )
+
+
+async def plan_told(world: World, manifest: Manifest) -> PlanTold:
+    """Return the plan of a dispatch, and what was looked up for the message that it answers.
+
+    Raises:
+        Erased: What it was made of is gone.
+        DigestMismatch: The plan is not what was recorded.
+    """
+    trace = await planned(world, manifest)
+    conversation = await world.store.conversation(manifest.conversation)
+    near = await world.store.path(manifest.conversation, manifest.base_leaf, limit=NEAR)
+    asked = next((message for message in reversed(near) if message.role is Role.USER), None)
+    searched: tuple[Searched, ...] = ()
+    if asked is not None and not manifest.question_digest:
+        searched = (await beside_message(world, conversation.tenant, asked)).searched
+    return PlanTold(operation=manifest.operation, trace=trace, retrieval=searched)
 
 
 async def planned(world: World, manifest: Manifest) -> PromptTrace:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from antiphon.cli.view.text import Ink, count, short, size, table
+from antiphon.core.explanation import PlanTold
 from antiphon.core.planning.trace import BlockKind, LeftOut, Prefix, PromptTrace, Reason
+from antiphon.core.retrieval import RetrievalStatus, Searched
 
 BAR: Final = 40
 """Cells of the bar that shows the window."""
@@ -44,8 +46,9 @@ MEANINGS: Final = {
 }
 
 
-def plan_page(trace: PromptTrace, ink: Ink) -> list[str]:
+def plan_page(told: PlanTold, ink: Ink) -> list[str]:
     """Return a plan for people, in the order in which its blocks stand in the request."""
+    trace = told.trace
     rows = [
         (
             NAMES[block.kind],
@@ -58,7 +61,16 @@ def plan_page(trace: PromptTrace, ink: Ink) -> list[str]:
     rows.append(("all of it", f"{trace.total_tokens:>9,}", "tokens", _counted(trace)))
     page = [f"  {row}".rstrip() for row in table(rows)]
     page[-1] = ink(page[-1], "bold")
-    return [*page, "", *(f"  {row}" for row in _facts(trace, ink))]
+    searched = [_searched(search, ink) for search in told.retrieval]
+    return [*page, "", *(f"  {row}" for row in (*_facts(trace, ink), *searched))]
+
+
+def _searched(search: Searched, ink: Ink) -> str:
+    hit = search.status is RetrievalStatus.HIT
+    why = f" ({search.reason})" if search.reason else ""
+    best = f", best {search.best_score:.3g}" if search.best_score is not None else ""
+    found = f"{search.used} of {count(search.candidates, 'candidate')} used{best}"
+    return f"searched {search.source}: {ink(f'{search.status}{why}', 'good' if hit else 'warn')}, {found}"
 
 
 def _counted(trace: PromptTrace) -> str:
@@ -78,6 +90,8 @@ def _facts(trace: PromptTrace, ink: Ink) -> Iterator[str]:
         )
     for gone in trace.left_out:
         yield ink(f"left out: {_gone(gone)}", "warn")
+    if trace.compaction not in (None, "made"):
+        yield ink(f"older talk was not compacted: {trace.compaction}", "warn")
     if trace.selection.checkpoint is not None:
         yield f"a checkpoint stands for what came before {short(trace.selection.start or '')}"
     if trace.prefix is not None:

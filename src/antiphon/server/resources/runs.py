@@ -15,7 +15,7 @@ from antiphon.core.explanation import Explanation, PlanTold
 from antiphon.core.ids import CallId, Digest, OperationId, RunId
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import Run
-from antiphon.engine.explain import explain, history, newest_sent, planned, verified_request
+from antiphon.engine.explain import explain, history, newest_sent, plan_told, verified_request
 from antiphon.errors import Conflict, NotFound
 from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
 from antiphon.server.endpoints import Endpoint
@@ -95,8 +95,7 @@ async def _cancel(request: Request) -> Response:
 async def _plan(request: Request) -> Response:
     """Say what went into a dispatch of the run, and what stayed out."""
     manifest = await _dispatched(request)
-    told = await planned(engine_of(request).world, manifest)
-    return answer(PlanTold(operation=manifest.operation, trace=told))
+    return answer(await plan_told(engine_of(request).world, manifest))
 
 
 async def _request(request: Request) -> Response:
