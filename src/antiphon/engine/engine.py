@@ -74,6 +74,7 @@ from antiphon.engine.runs.verdicts import Verdicts
 from antiphon.engine.runs.worker import Worker
 from antiphon.engine.sessions.people import Sessions
 from antiphon.engine.texts import storable
+from antiphon.engine.vocabularies import read_vocabularies
 from antiphon.engine.world import FIRST_PAUSE_S, LONGEST_PAUSE_S, World
 from antiphon.errors import Conflict, InvalidInput, NotFound, Refused, StoreError, is_all
 
@@ -110,6 +111,7 @@ class Engine:
     async def start(self) -> None:
         """Settle what a dead process left behind, and take up what can go on."""
         await self.world.rollouts.refresh()
+        await read_vocabularies(m.model for m in self.world.settings.models.named.values())
         self.world.functions.on_coming(self._tools_came)
         if self.world.store.nodes is None:
             for conversation in await recover(self.world):

@@ -1,15 +1,16 @@
 """Who counts for which model: a vocabulary that was bundled, or an estimate.
 
 The vocabularies come inside `toktok-rs` and are read at the first count, which takes the better
-part of a second and some 60 MB: nothing is loaded for models that have none, and nothing is ever
-downloaded.
+part of a second and some 60 MB: an engine reads those of its models when it starts, nothing is
+loaded for models that have none, and nothing is ever downloaded.
 """
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Final
@@ -74,3 +75,10 @@ def counter_of(model: str) -> Counter:
         if pattern.match(own) and importlib.util.find_spec("toktok") is not None:
             return Vocabulary(name)
     return ESTIMATOR
+
+
+async def read_vocabularies(models: Iterable[str]) -> None:
+    """Read the vocabularies of `models` now, while nobody waits for an answer."""
+    counters = {counter.name: counter for counter in map(counter_of, models) if counter.exact}
+    for counter in counters.values():
+        await asyncio.to_thread(counter.count, ["a"])
