@@ -76,7 +76,7 @@ class Budget:
 
         Example:
             >>> Budget(window=4096, output=20000).grant(3).output_tokens
-            3563
+            3558
             >>> Budget(window=4096, output=20000).grant(4090).over_tokens
             58
         """
