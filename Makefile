@@ -30,8 +30,9 @@ check: .venv/dev.stamp .venv/project.stamp  ## Format, lint, types, direction of
 	@for script in scripts/check_*.py; do \
 		[ -e "$$script" ] || continue; echo "generated: $$script"; $(BIN)/python "$$script" || exit 1; done
 
-verify: .venv/dev.stamp .venv/project.stamp  ## Check the dispatch table against a model of every interleaving
+verify: .venv/dev.stamp .venv/project.stamp  ## Check the dispatch table against a model of every interleaving; plant faults
 	@$(BIN)/python tests/model/check.py $(ARGS)
+	@$(BIN)/python -m tests.simulation --mutants
 
 cases: .venv/dev.stamp .venv/project.stamp  ## Run the cases from public bug reports (DIR=path for others)
 	@$(BIN)/python tests/run_cases.py $(DIR) $(ARGS)

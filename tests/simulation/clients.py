@@ -95,11 +95,11 @@ class Clients:
     async def _once(self) -> None:
         kinds: dict[Callable[[], Awaitable[None]], float] = {
             self._send: 30,
-            self._repeat: 12,
-            self._keyed: 8,
+            self._repeat: 24,
+            self._keyed: 14,
             self._regenerate: 8,
             self._edit: 6,
-            self._cancel: 12,
+            self._cancel: 18,
             self._bring: 18,
             self._watch: 12,
             self._look: 4,

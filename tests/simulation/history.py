@@ -70,8 +70,8 @@ class _Simulation:
         resend = chance.weighed({Resend.SAME_PROCESS: 6, Resend.NEVER: 1, Resend.ALWAYS: 1})
         self.weather = Weather(
             busy=chance.up_to(6) * rough,
-            cut_before=chance.up_to(4) * rough,
-            cut_after=chance.up_to(4) * rough,
+            cut_before=chance.up_to(8) * rough,
+            cut_after=chance.up_to(8) * rough,
             unreadable=chance.up_to(1) * rough,
             slow=chance.up_to(60),
         )

@@ -19,10 +19,9 @@ from antiphon.core.answer import Answer
 from antiphon.core.commands import FinishCall
 from antiphon.core.ids import ConversationId
 from antiphon.core.records import Call, CallState, StoredEvent
-from antiphon.engine.dispatch import exchange, lines
+from antiphon.engine.dispatch import exchange
 from antiphon.engine.dispatch.exchange import Answered
 from antiphon.engine.dispatch.settlement import Settlement
-from antiphon.engine.engine import Engine
 from antiphon.engine.live import Broker
 from antiphon.engine.runs import startup
 from antiphon.engine.runs.control import Control
@@ -126,11 +125,6 @@ MUTANTS: Final = (
         plant=_patched(runs, "_by_key", lambda tx, c, command: None),
     ),
     Mutant(
-        name="the input of a withdrawn run is not looked up",
-        caught_by="started a second run",
-        plant=_patched(Transaction, "withdrawn_run", lambda tx, c, message: None),
-    ),
-    Mutant(
         name="a cancel leaves calls open",
         caught_by="5: ",
         plant=_patched(endings, "_close_calls", _unanswered),
@@ -146,14 +140,9 @@ MUTANTS: Final = (
         plant=_patched(Executor, "claim", _unrecorded),
     ),
     Mutant(
-        name="a run of a dead process is claimed by nobody",
+        name="what a dead process had in flight is never said to be lost",
         caught_by="is left",
-        plant=_patched(startup, "_take_over", _nothing),
-    ),
-    Mutant(
-        name="a worker that its store has failed does not begin anew",
-        caught_by="leaves",
-        plant=_patched(Engine, "_shake", lambda engine, conversation: None),
+        plant=_patched(startup, "_lose", _nothing),
     ),
     Mutant(
         name="what was submitted on the way is taken to be recorded",
@@ -161,18 +150,8 @@ MUTANTS: Final = (
         plant=_patched(Settlement, "_way", _nothing_left),
     ),
     Mutant(
-        name="a kept answer is given up as soon as its connection is closed",
-        caught_by="in the making",
-        plant=_patched(recovery, "next_action", lambda *_, **__: recovery.ConfirmEnded("closed")),
-    ),
-    Mutant(
         name="a reader begins one event behind",
         caught_by="came after",
         plant=_patched(Broker, "_after", _one_less),
-    ),
-    Mutant(
-        name="a warm line goes on behind another answer",
-        caught_by="8: ",
-        plant=_patched(lines, "_may_follow", lambda pending, message: True),
     ),
 )
