@@ -36,6 +36,7 @@ export async function strike(): Promise<void> {
 export async function opened(path: string, use: (page: Page) => Promise<void>, options: BrowserContextOptions = {}): Promise<void> {
   const context = await browser.newContext({ locale: "en-GB", reducedMotion: "reduce", ...options });
   context.setDefaultTimeout(WAIT_MS);
+  proxy.bodies.length = 0;
   try {
     const page = await context.newPage();
     const thrown: string[] = [];

@@ -226,10 +226,10 @@ test("why this answer: its attempts in time, its prompt, the exact request, and 
     await page.locator(".response").getByRole("button", { name: "Why this answer?" }).click();
     const panel = page.getByRole("complementary", { name: "Why this answer?" });
     const views: readonly (readonly [string, RegExp])[] = [
-      ["Timeline", /played-1/],
+      ["Timeline", /COMMITTED/],
       ["Prompt", /Name a metal|transcript/i],
       ["Request", /Name a metal/],
-      ["Record", /COMMITTED/],
+      ["Record", /op_/],
     ];
     assert.equal(await panel.getByRole("tab").count(), views.length);
     for (const [at, [, wanted]] of views.entries()) {
