@@ -32,6 +32,7 @@ from bench import (
     histories,
     planning,
     postgres,
+    retrieval,
     streams,
     throughput,
     tools,
@@ -48,6 +49,7 @@ PARTS: Final[dict[str, Callable[..., AsyncIterator[Figure]]]] = {
     "G14 G15 G16": histories.figures,
     "plan": planning.figures,
     "tools": tools.figures,
+    "retrieval": retrieval.figures,
     "dialects": dialects.figures,
     "PG": postgres.figures,
 }

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-import re
-from collections import Counter
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from antiphon.core.ranking import index, rank
 from antiphon.core.words import terms
-
-SETS = Path(__file__).parent.parent / "data" / "retrieval"
-LANGUAGES = ("en", "zh", "ja")
+from tests.support.plain_bm25 import BASELINES, LANGUAGES, PlainBm25, read_set
 
 
 def found(question: str, *texts: str) -> list[int]:
@@ -56,47 +48,14 @@ def test_a_score_says_the_same_in_a_small_file_and_in_a_large_one() -> None:
     assert math.isclose(few, many, rel_tol=0.25)
 
 
-def read(language: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((SETS / f"{language}.json").read_text("utf-8"))
-    return told
-
-
-def plain_bm25(texts: list[str], question: str, tokens: Callable[[str], list[str]]) -> list[int]:
-    """The baseline: BM25 as the books have it, over one document a passage."""
-    counts = [Counter(tokens(text)) for text in texts]
-    lengths = [sum(count.values()) for count in counts]
-    having = Counter(term for count in counts for term in count)
-    scored = []
-    for number, count in enumerate(counts):
-        norm = 1.2 * (0.25 + 0.75 * lengths[number] / (sum(lengths) / len(lengths)))
-        score = sum(
-            math.log(1 + (len(texts) - having[term] + 0.5) / (having[term] + 0.5))
-            * count[term] * 2.2 / (count[term] + norm)
-            for term in set(tokens(question)) & count.keys()
-        )  # fmt: skip
-        scored.append((-score, number))
-    return [number for score, number in sorted(scored) if score < 0]
-
-
-def words(text: str) -> list[str]:
-    return re.findall(r"\w+", text.lower())
-
-
-def characters(text: str) -> list[str]:
-    return [char for char in text if char.isalnum()]
-
-
-BASELINES = {"en": words, "zh": characters, "ja": characters}
-
-
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_recall_at_five_is_no_lower_than_that_of_plain_bm25(language: str) -> None:
     """All three languages stand in one file, as they do where people work in several."""
-    texts = [text for name in LANGUAGES for text in read(name)["passages"]]
-    first = texts.index(read(language)["passages"][0])
-    ours = theirs = 0
-    for question, right in read(language)["questions"]:
+    texts = [text for name in LANGUAGES for text in read_set(name)["passages"]]
+    first = texts.index(read_set(language)["passages"][0])
+    plain, ours, theirs = PlainBm25(texts, BASELINES[language]), 0, 0
+    for question, right in read_set(language)["questions"]:
         ours += first + right in found(question, *texts)[:5]
-        theirs += first + right in plain_bm25(texts, question, BASELINES[language])[:5]
+        theirs += first + right in plain.best(question)
     assert ours >= theirs
-    assert ours / len(read(language)["questions"]) >= 0.95
+    assert ours / len(read_set(language)["questions"]) >= 0.95

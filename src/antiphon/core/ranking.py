@@ -70,20 +70,26 @@ def rank(question: Sequence[str], files: Mapping[str, Index]) -> list[Ranked]:
     if not count:
         return []
     usual = sum(sum(file.lengths) for file in files.values()) / count or 1.0
-    scores: defaultdict[tuple[str, int], float] = defaultdict(float)
-    ideal = 0.0
-    for term in dict.fromkeys(question):
-        having = sum(len(file.postings.get(term, ())) // 2 for file in files.values())
-        rarity = math.log(1 + (count + BACKGROUND - having + 0.5) / (having + 0.5))
-        ideal += rarity * (SATURATION + 1)
-        for name, file in files.items():
+    asked = dict.fromkeys(question)
+    worth = {term: _rarity(term, count, files) * (SATURATION + 1) for term in asked}
+    ideal = sum(worth.values())
+    found: list[Ranked] = []
+    for name, file in files.items():
+        scores: defaultdict[int, float] = defaultdict(float)
+        flat, slope = SATURATION * (1 - LENGTH_WEIGHT), SATURATION * LENGTH_WEIGHT / usual
+        lengths = file.lengths
+        for term in asked:
             held = file.postings.get(term, ())
             for number, times in zip(held[::2], held[1::2], strict=True):
-                longer = LENGTH_WEIGHT * (file.lengths[number] / usual - 1)
-                weight = times * (SATURATION + 1) / (times + SATURATION * (1 + longer))
-                scores[name, number] += rarity * weight
-    found = [Ranked(name, number, score / ideal) for (name, number), score in scores.items()]
+                scores[number] += worth[term] * times / (times + flat + slope * lengths[number])
+        found += (Ranked(name, number, score / ideal) for number, score in scores.items())
     return sorted(found, key=lambda one: (-one.score, one.file, one.number))
+
+
+def _rarity(term: str, count: int, files: Mapping[str, Index]) -> float:
+    """Return how much it says that a passage has this term."""
+    having = sum(len(file.postings.get(term, ())) // 2 for file in files.values())
+    return math.log(1 + (count + BACKGROUND - having + 0.5) / (having + 0.5))
 
 
 encode_postings: Final = msgspec.msgpack.Encoder().encode
