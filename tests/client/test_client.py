@@ -12,7 +12,7 @@ from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.knowledge import RememberedKind
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import RunStatus
-from antiphon.errors import Conflict, InvalidInput, NotFound, ServerUnavailable
+from antiphon.errors import Conflict, InvalidInput, NotFound, Refused, ServerUnavailable
 from tests.client.stage import QUICK, staged
 from tests.support.provider import Hold, ScriptedProvider, asks, chunk, says
 
@@ -163,6 +163,6 @@ async def test_files_and_memories_are_told_as_by_the_library(tmp_path: Path) -> 
         assert await chat.remembered() == []
         assert await chat.detach(file.id) == file
         assert await beside.files() == []
-        with pytest.raises(InvalidInput) as caught:
+        with pytest.raises(Refused) as caught:
             await chat.attach(b"", name="a.txt")
         assert (caught.value.code, caught.value.at) == ("empty_file", "a.txt")
