@@ -12,6 +12,7 @@ from antiphon.core.ids import TenantId
 from antiphon.core.keys import USUAL_RIGHTS, Right
 from antiphon.engine.settings import Settings
 from antiphon.server.principals import Keyring
+from tests.server.process import server_process
 from tests.server.sdk import door
 from tests.server.stage import ROOT, served
 from tests.support.provider import ScriptedProvider, says
@@ -189,3 +190,28 @@ async def test_what_one_tenant_keeps_another_one_cannot_tell_from_nothing(tmp_pa
         assert await ask("plain", "DELETE", f"{here}/memories/k?kind=stable") == 403
         assert await ask("plain", "PUT", f"{ROOT}/instructions/brief", text) == 403
         assert await ask("plain", "GET", f"{ROOT}/instructions/brief") == 200
+
+
+@pytest.mark.req("M115", "M116")
+def test_a_server_of_its_own_answers_from_a_file_in_either_language_by_the_official_sdk(
+    tmp_path: Path,
+) -> None:
+    text = "# Fees\n\nA berth costs nine crowns.\n\n# 退款\n\n退款须在付款后七天内申请。"
+    asked = {
+        "What does a berth cost?": "in fees.md#1 it says “A berth costs nine crowns.”",
+        "怎么申请退款": "in fees.md#2 it says “退款须在付款后七天内申请。”",
+        "明朝皇帝": "nothing in files matches your question.",
+    }
+    with server_process(tmp_path, env={"ANTIPHON_REHEARSAL_DELAY_S": "0"}) as server:
+        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0)
+        with client:
+            file = client.files.create(
+                file=("fees.md", text.encode("gb18030")), purpose="user_data"
+            )
+            conversation = client.conversations.create()
+            server.post(f"{ROOT}/conversations/{conversation.id}/files", {"file_id": file.id})
+            for question, said in asked.items():
+                told = client.responses.create(
+                    model="rehearsal", input=question, conversation=conversation.id
+                )
+                assert said in told.output_text

@@ -26,6 +26,11 @@ GERMAN = "Über die Brücke führt kein Weg zurück, sagte der Fährmann und sti
         (CHINESE, "utf-32", "bom"),
         (CHINESE, "utf_16_le", "guessed"),
         (CHINESE, "gb18030", "guessed"),
+        (
+            "# Fees\n\nA berth costs nine crowns.\n\n# 退款\n\n退款须在七天内申请。",
+            "gb18030",
+            "guessed",
+        ),
         (TRADITIONAL, "big5", "guessed"),
         (JAPANESE, "shift_jis", "guessed"),
         (JAPANESE, "euc_jp", "guessed"),
