@@ -12,6 +12,7 @@ import pytest
 from antiphon.core.commands import Command, PlaceRun
 from antiphon.core.retrieval import Found, Passage, Question, RetrievalStatus, read_beside
 from antiphon.engine.explain import exact_request
+from antiphon.engine.forking import fork
 from antiphon.errors import AntiphonError
 from antiphon.handles.chat import Chat
 from antiphon.library import Antiphon
@@ -220,3 +221,16 @@ async def test_without_retrievers_a_message_goes_out_as_it_was_written(tmp_path:
     async with app_on(tmp_path / "a.db", provider) as app:
         await talk(await app.create(), "<ctx> & such")
     assert content(provider, 0, 0) == "<ctx> & such"
+
+
+async def test_a_fork_keeps_what_stood_beside_though_the_first_conversation_is_erased(
+    tmp_path: Path,
+) -> None:
+    provider = ScriptedProvider(says("At six."), says("Red."))
+    async with app_on(tmp_path / "a.db", provider, retrievers=[Handbook(TIDES, [])]) as app:
+        chat = await app.create()
+        await talk(chat, "When is high water?")
+        made = await fork(app.engine, await chat.row())
+        await app.engine.erasure.erase([chat.id])
+        await talk(await app.conversation(made.id), "And the shoal?")
+    assert content(provider, 1, 0) == content(provider, 0, 0)

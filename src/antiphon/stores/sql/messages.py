@@ -69,6 +69,13 @@ def insert_message(
             base_revision,
         ),
     )
+    if message.beside is not None:
+        # A copy in another conversation needs what stands beside it as much as the first one does.
+        tx.execute(
+            "INSERT INTO content_use (conversation, tenant, digest) VALUES (?, ?, ?) "
+            "ON CONFLICT DO NOTHING",
+            (c.number, c.tenant, pack(message.beside)),
+        )
     tx.keep_node(c.number, message.id, Node(at, depth, so_far, session))
     name = tx.session_id(c, session)
     if message.session != name:
