@@ -48,8 +48,8 @@ test("frames that come twice, and in another order", async () => {
         held = null;
         return [frame, frame, late];
       }
-      if (count % 5 === 0) {
-        held = frame; // it comes after the next one
+      if (count % 5 === 0 && !frame.includes("run.changed")) {
+        held = frame; // it comes after the next one, and of a run there is always one more
         return [];
       }
       return [frame, frame];
