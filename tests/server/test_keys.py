@@ -187,6 +187,8 @@ async def test_ids_of_one_tenant_are_like_ids_of_nothing_to_another_on_every_rou
             names = re.findall(r"{(\w+)}", route.path)
             if not names and route.body is None and route.query is None:
                 continue
+            if route.path.startswith(OWN):
+                continue
             for told in await _both(route, names, ids, thief):
                 assert told[0] == told[1], (route.method, route.path)
                 tried += 1
@@ -210,6 +212,9 @@ async def _everything(client: Client, engine: Engine) -> dict[str, str]:
     told = (await client.get(f"{ROOT}/runs/{run}")).json
     key = (await client.post(f"{ROOT}/keys", {"name": "x", "rights": []})).json["id"]
     response = (await client.post("/v1/responses", {"input": "Secret?"})).json["id"]
+    file = await client.post(
+        f"{ROOT}/conversations/{name}/files", {"name": "secret.txt", "data": "U2VjcmV0"}
+    )
     return {
         "conversation": name,
         "run": run,
@@ -219,11 +224,18 @@ async def _everything(client: Client, engine: Engine) -> dict[str, str]:
         "key": key,
         "response": response,
         "item": told["run"]["input"],
+        "file": file.json["id"],
     }
+
+
+OWN = (f"{ROOT}/memories/{{key}}", f"{ROOT}/instructions/{{name}}", f"{ROOT}/chat/{{chat}}")
+"""Whoever asks chooses the name: each tenant has its own under every one of them."""
 
 
 BODIES: dict[str, Any] = {
     "messages": {"content": "x"},
+    "{key}": {"text": "x"},
+    "files": {"name": "x.txt", "data": "eA=="},
     "edit": {"content": "x"},
     "head": {"head": None},
     "outputs": {"outputs": [{"call_id": "call_1", "output": "x"}]},

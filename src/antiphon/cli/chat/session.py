@@ -93,8 +93,10 @@ class Session:
     async def here(self) -> Chat:
         """Return the conversation, made when the first thing is said in it."""
         if self.chat is None:
+            # A program that drives the chat says itself where its sessions begin.
+            person = not isinstance(self.voice, JsonVoice)
             real = self.model_name != REHEARSAL
-            self.chat = await self.app.create(scheduling=True if real else None)
+            self.chat = await self.app.create(scheduling=True if real and person else None)
             self._opened()
         return self.chat
 

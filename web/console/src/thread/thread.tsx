@@ -85,9 +85,11 @@ export function Thread({ rows, editing, onAgain, onDiscard, ref }: ThreadProps) 
   }, []);
 
   return (
-    <div className="thread" ref={frame} role="feed" aria-label={words.thread}>
+    <div className="thread" ref={frame}>
       <VList
         ref={list}
+        role="feed"
+        aria-label={words.thread}
         data={rows}
         bufferSize={300}
         className="thread-list"
