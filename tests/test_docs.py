@@ -73,3 +73,21 @@ def test_every_link_of_a_page_leads_somewhere() -> None:
         if not (page.parent / target).exists()
     ]
     assert broken == []
+
+
+@pytest.mark.req("M105")
+def test_every_neighbour_of_a_dispatch_has_an_owner_that_exists() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    table = page.partition("## Neighbours")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1:4] for line in table.splitlines() if line.startswith("| ")][1:]
+    assert [topic.strip() for topic, _, _ in rows] == [
+        "token admission",
+        "the SSE protocol",
+        "long streams in a browser",
+        "timeouts, retries and keys of MCP calls",
+        "lineage of what stands for older talk",
+        "the business schema of an answer",
+    ]
+    for _, owners, _ in rows:
+        for owner in re.findall(r"`([^`]+)`", owners):
+            assert (ROOT / "src" / "antiphon" / owner).exists() or (ROOT / owner).exists(), owner
