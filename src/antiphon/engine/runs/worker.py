@@ -83,6 +83,7 @@ class Worker:
         self._strays = strays
         self._wake_at = wake_at
         self._controls: dict[RunId, Control] = {}
+        self._early: set[RunId] = set()  # canceled while they were about to begin
         self._asked: set[OperationId | None] = set()
         self._found: tuple[RunId, Beside | None] | None = None
         self._closing: Control | None = None
@@ -101,6 +102,8 @@ class Worker:
         """
         while not self._leaving and (found := await self._next()) is not None:
             run = found.run if isinstance(found, Entering) else found
+            if run.id in self._early:
+                continue  # the store knows; it is not found again
             control = self._controls[run.id] = Control(self._world.clock)
             task = asyncio.create_task(self._drive(found, control), name=f"run {run.id}")
             try:
@@ -144,6 +147,8 @@ class Worker:
         """Tell a run under way that it was canceled in the store."""
         if run in self._controls:
             self._controls[run].cancel(self._world.settings.cancel_grace_s)
+        else:
+            self._early.add(run)
 
     def _let_go(self, run: RunId, _: object = None) -> None:
         self._controls.pop(run, None)
