@@ -92,7 +92,7 @@ test("with a keyboard alone: write, answer again, go between versions, edit, sto
     await key("]");
     await showing(page, "Name a plant", "fern two");
     await key("k", "k");
-    assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("data-row")), "0");
+    await until(() => page.evaluate(() => document.activeElement?.getAttribute("data-row")), (seen) => seen === "0");
     await key("e");
     await page.keyboard.type(" again");
     await key("Enter");

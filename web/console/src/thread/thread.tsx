@@ -43,6 +43,7 @@ export function Thread({ rows, editing, onAgain, onDiscard, ref }: ThreadProps) 
   const frame = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
   const [away, setAway] = useState(false);
+  const going = useRef<number | null>(null);
   const last = rows.length - 1;
 
   const toEnd = () => {
@@ -60,10 +61,16 @@ export function Thread({ rows, editing, onAgain, onDiscard, ref }: ThreadProps) 
     toEnd,
     step(by) {
       const on = document.activeElement?.closest("[data-row]") != null;
-      const to = Math.max(0, Math.min(last, on ? current() + by : last));
+      const from = going.current ?? (on ? current() : null);
+      const to = Math.max(0, Math.min(last, from === null ? last : from + by));
       if (to !== last) follows.current = false;
+      going.current = to; // a row is there to be focused in the next frame; keys come faster
       list.current?.scrollToIndex(to, { align: "nearest" });
-      requestAnimationFrame(() => frame.current?.querySelector<HTMLElement>(`[data-row="${to}"]`)?.focus());
+      requestAnimationFrame(() => {
+        if (going.current !== to) return;
+        going.current = null;
+        frame.current?.querySelector<HTMLElement>(`[data-row="${to}"]`)?.focus();
+      });
     },
   }));
 
