@@ -88,6 +88,7 @@ MAY = {
     "client/",
     "cli/",
     "engine/tools/mcp/",
+    "engine/nodes/relay.py",
     "stores/postgres/",
 }
 """The transport, our own servers and sockets that listen, the client's side, servers of tools that

@@ -460,6 +460,7 @@ def database(
         close = partial(close_connection, db)
     for statement, values in SETTING:
         found.statements.execute(statement, values)
+    found.statements.one("SELECT 1")  # what was held back is there before anything is undone
     yield found
     close()
 
