@@ -196,7 +196,7 @@ async def _started(who: Contestant, began: float) -> Contestant:
     async with aiohttp.ClientSession() as session:
         while True:
             try:
-                await stream(session, who, model)
+                await whole(session, who, model)
                 break
             except aiohttp.ClientError:
                 if not who.memory_mib() or time.perf_counter() - began > START_S:
