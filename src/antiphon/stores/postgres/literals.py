@@ -18,14 +18,15 @@ def literal(value: object) -> str:
         InvalidInput: A text holds a NUL character, which no text of PostgreSQL can.
 
     Example:
-        >>> [literal(value) for value in (None, True, 7, "it's", b"ok")]
-        ['NULL', '1', '7', "'it''s'", "'\\\\x6f6b'::bytea"]
+        >>> [literal(value) for value in (None, True, 7, -7, "it's", b"ok")]
+        ['NULL', '1', '7', '(-7)', "'it''s'", "'\\\\x6f6b'::bytea"]
     """
     match value:
         case None:
             return "NULL"
         case bool() | int():
-            return str(int(value))
+            number = int(value)
+            return str(number) if number >= 0 else f"({number})"  # two signs begin a comment
         case str():
             if "\0" in value:
                 raise InvalidInput("A text holds a NUL character.", code="nul_character")
