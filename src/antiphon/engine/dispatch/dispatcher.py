@@ -20,8 +20,8 @@ from antiphon.core.commands import Accept, Close, Command, Prepare, PutContent, 
 from antiphon.core.dispatch import Denied, State
 from antiphon.core.ids import Digest, MessageId, OperationId, TenantId
 from antiphon.core.listing import Listed, continued
-from antiphon.core.manifest import Manifest, Purpose, manifest_digest
-from antiphon.core.records import Conversation, Fallback, Run
+from antiphon.core.manifest import Manifest, Purpose, WireRequest, manifest_digest
+from antiphon.core.records import Attempt, Conversation, Fallback, Run
 from antiphon.core.recovery import Rung
 from antiphon.core.scheduling import SWITCH_TOOL
 from antiphon.engine.dispatch.compacting import NOT_TRIED, Compacted, Compactor
@@ -311,19 +311,34 @@ class Dispatcher:
             deletions=conversation.deletions,
             rendering=plan.rendering,
         )
+        accepted = await self._accepted(
+            run, conversation, done[-1], manifest, target, plan.rendering.request, answer, model
+        )
+        return replace(accepted, trace=plan.trace)
+
+    async def _accepted(
+        self,
+        run: Run,
+        conversation: Conversation,
+        attempt: Attempt,
+        manifest: Manifest,
+        target: Target,
+        request: WireRequest,
+        answer: MessageId,
+        model: Model,
+    ) -> Accepted:
         return Accepted(
             run=run.id,
             conversation=run.conversation,
-            attempt=done[-1],
+            attempt=attempt,
             manifest=manifest,
-            request=plan.rendering.request,
+            request=request,
             target=target,
             answer=answer,
             max_calls=run.options.max_tool_calls,
             expectation=await self._targets.expectation(run, conversation),
             model=model,
             charged=run.options.key,
-            trace=plan.trace,
         )
 
     def _acceptance(self, run: Run, operation: OperationId, model: Model) -> Accept:
@@ -438,18 +453,9 @@ class Dispatcher:
                 Supersede(conversation=run.conversation, now_ms=now_ms, operation=attempt.operation)
             )
             return None
-        return Accepted(
-            run=run.id,
-            conversation=run.conversation,
-            attempt=accepted,
-            manifest=manifest,
-            request=request,
-            target=target,
-            answer=run.answer or MessageId(self._world.new_id("msg_")),
-            max_calls=run.options.max_tool_calls,
-            expectation=await self._targets.expectation(run, conversation),
-            model=model,
-            charged=run.options.key,
+        answer = run.answer or MessageId(self._world.new_id("msg_"))
+        return await self._accepted(
+            run, conversation, accepted, manifest, target, request, answer, model
         )
 
     async def _left_unknown(self, run: Run) -> Accepted | None:
@@ -466,20 +472,12 @@ class Dispatcher:
         keeps = Rung.HANDLE in target.adapter.recovery
         if not keeps or not isinstance(target.adapter, Resumable):
             return None
-        return Accepted(
-            run=run.id,
-            conversation=run.conversation,
-            attempt=attempt,
-            manifest=manifest,
-            request=target.adapter.resume(target.policy, attempt.handle, after=None),
-            target=target,
-            answer=run.answer,
-            max_calls=run.options.max_tool_calls,
-            expectation=await self._targets.expectation(run, conversation),
-            model=self._model_of(run, manifest),
-            charged=run.options.key,
-            resent=attempt.number - 1,
+        request = target.adapter.resume(target.policy, attempt.handle, after=None)
+        model = self._model_of(run, manifest)
+        accepted = await self._accepted(
+            run, conversation, attempt, manifest, target, request, run.answer, model
         )
+        return replace(accepted, resent=attempt.number - 1)
 
     def _model_of(self, run: Run, manifest: Manifest) -> Model:
         """Return who was asked by a manifest of this run: its model, or one of its fallbacks."""
