@@ -223,9 +223,11 @@ class Exchange:
     @property
     def position(self) -> str | None:
         """The event behind which it can be read on, or None where it has to be read anew."""
-        if isinstance(self._reader, ResumableReader) and not self._assembler.failed:
-            return self._reader.position
-        return None
+        if not self._keeps or self._assembler.failed:
+            return (
+                None  # most providers keep nothing, and whether a reader could tell is dear to ask
+            )
+        return self._reader.position if isinstance(self._reader, ResumableReader) else None
 
     async def run(
         self, request: WireRequest, *, api_key: str | None, region: str | None = None
