@@ -125,6 +125,9 @@ class Worker:
         """Let the session be looked at after a run; a message that comes cuts it short."""
         if self._leaving or self._called:
             return
+        conversation = await self._world.store.conversation(self._conversation)
+        if not self._scheduler.looks_after(conversation):
+            return
         self._closing = Control(self._world.clock)
         try:
             ended = await self._world.store.run(self._conversation, run)
@@ -319,7 +322,8 @@ class Worker:
                     raise _Moved
                 if waiting is not None:
                     beside = await self._beside(run, conversation, waiting)
-                if waiting is not None and parent is None:
+                # A précis came with a switch, and that moved the revision.
+                if waiting is not None and parent is None and conversation.revision:
                     session = await self._world.store.session(conversation.id, conversation.session)
                     beside = with_precis(beside, session.id, session.precis)
                 key = await self._world.store.tenant_key(conversation.tenant)

@@ -44,6 +44,11 @@ class Scheduler:
         set_here = conversation.scheduling
         return self._world.settings.scheduling if set_here is None else set_here
 
+    def looks_after(self, conversation: Conversation) -> bool:
+        """Whether anything is asked once a run has ended here."""
+        untitled = self._world.settings.titles and conversation.title is None
+        return untitled or self.on(conversation)
+
     # Before a message is placed.
 
     async def before(
