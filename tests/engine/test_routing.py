@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from antiphon.core.asking import Ask
+from antiphon.core.blocks import Message
 from antiphon.core.dispatch import State
-from antiphon.core.ids import LOCAL_TENANT, TenantId
+from antiphon.core.ids import LOCAL_TENANT, ConversationId, RunId, TenantId
 from antiphon.core.records import RunStatus
 from antiphon.core.standing import SpendingSince, day_of
 from antiphon.engine.gates import Gates
@@ -24,6 +25,7 @@ from antiphon.engine.prices import Price
 from antiphon.engine.settings import Settings
 from antiphon.errors import Conflict, OutcomeUnknown, ProviderFailed
 from antiphon.library import Antiphon
+from antiphon.stores.base import Store
 from tests.support.clock import SimulatedClock, settle
 from tests.support.engines import app_on
 from tests.support.provider import Hold, ScriptedProvider, Status, Step, asks, chunk, says
@@ -159,6 +161,44 @@ async def test_a_call_that_waits_can_be_canceled_and_is_never_made(tmp_path: Pat
         hold.go.set()
         assert (await first.result()).text == "Done."
         assert len(provider.requests) == 1
+
+
+class Holding:
+    """A store that stops where the input of a run is read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.hold = Hold()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def run_input(self, conversation: ConversationId, run: RunId) -> Message | None:
+        self.hold.reached.set()
+        await self.hold.go.wait()
+        return await self._store.run_input(conversation, run)
+
+
+async def test_one_that_is_canceled_as_it_is_about_to_begin_waits_behind_no_gate(
+    tmp_path: Path,
+) -> None:
+    busy = Hold()
+    provider = ScriptedProvider([busy, *says("Done.")])
+    async with opened(tmp_path, provider, model("a", max_concurrent=1)) as app:
+        await (await app.create()).send("1", ask=A)
+        world = app.engine.world
+        async with asyncio.timeout(WAIT_S):
+            await busy.reached.wait()
+            holding = Holding(world.store)
+            world.store = holding
+            other = await app.create()
+            waits = await other.send("2", ask=A)
+            await holding.hold.reached.wait()
+            await waits.cancel()
+            holding.hold.go.set()
+            await app.engine.idle(other.id)  # while the model is still busy
+        assert len(provider.requests) == 1
+        busy.go.set()
 
 
 async def test_calls_begin_no_faster_than_the_model_takes_them(tmp_path: Path) -> None:
