@@ -27,7 +27,7 @@ from antiphon.engine.settings import Settings
 from antiphon.engine.tools.function import Function
 from antiphon.library import Antiphon
 from bench.measure import Cost, Figure, cpu_ms, figure, interleaved, note, written
-from bench.provider import MemoryTransport
+from bench.provider import MemoryTransport, roomy_models
 from bench.talk import SCHEMA, Turn, Writer, chat_form, item_form, turns, words
 
 SHORT, LONG = 10, 10_000
@@ -102,8 +102,9 @@ async def _ours(db: Path, length: int) -> AsyncIterator[OneTurn]:
         return words()
 
     tool = Function(name="forecast", run=forecast, parameters=SCHEMA)
+    settings = Settings(models=roomy_models())
     async with open_world(
-        db, settings=Settings(), functions=[tool], transport=MemoryTransport()
+        db, settings=settings, functions=[tool], transport=MemoryTransport()
     ) as world:
         engine = Engine(world)
         await engine.start()

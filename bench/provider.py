@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from antiphon.core.manifest import WireRequest
+from antiphon.engine.models import Model, Models
 from antiphon.engine.ports import Reply
 from bench.talk import arguments, words
 
@@ -15,6 +16,21 @@ USAGE = {"prompt_tokens": 9, "completion_tokens": 9, "total_tokens": 18}
 DONE = b"data: [DONE]\n\n"
 TURNS = 3000
 """How many turns a `MemoryTransport` is good for, where nobody says."""
+
+
+def roomy_models() -> Models:
+    """Return one model that holds every conversation of the benchmarks whole.
+
+    It says how much it holds, so that what is asked of it is counted as for a model in use.
+    """
+    model = Model(
+        name="bench",
+        profile="openai-chat",
+        model="bench",
+        base_url="http://127.0.0.1/v1",
+        context_window=100_000_000,
+    )
+    return Models(named={"bench": model}, default="bench")
 
 
 def chat_event(delta: dict[str, Any], finish: str | None = None) -> bytes:

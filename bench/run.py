@@ -75,8 +75,11 @@ def main() -> None:
     parser.add_argument("--only", default="", help="goals, with commas between them")
     parser.add_argument("--write", type=Path, help="also write the figures as a page")
     chosen = parser.parse_args()
+    wanted = set(filter(None, chosen.only.split(",")))
+    if unknown := wanted - {goal for goals in PARTS for goal in goals.split()}:
+        parser.error(f"nothing measures {', '.join(sorted(unknown))}: {', '.join(PARTS)}")
     logging.disable(logging.WARNING)
-    figures = asyncio.run(measure(set(filter(None, chosen.only.split(","))), quick=chosen.quick))
+    figures = asyncio.run(measure(wanted, quick=chosen.quick))
     missed = [f"{f.goal} {f.ratio:g} ({f.target})" for f in figures if not f.met]
     note(f"{len(figures) - len(missed)} of {len(figures)} met; missed: {', '.join(missed) or '-'}")
     if chosen.write is not None:

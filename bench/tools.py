@@ -24,7 +24,7 @@ from antiphon.engine.settings import Settings
 from antiphon.engine.tools.function import Function
 from antiphon.library import Antiphon
 from bench.measure import Cost, Figure, cpu_ms, figure, interleaved, note
-from bench.provider import MemoryTransport
+from bench.provider import MemoryTransport, roomy_models
 from bench.talk import SCHEMA, words
 from bench.throughput import SharedCommits
 
@@ -86,7 +86,7 @@ async def _ours(
     db: Path, forecast: Callable[..., Awaitable[str]], transport: MemoryTransport
 ) -> AsyncIterator[OneTurn]:
     # Below its limit: at it, the last question offers no tools, and its line is made anew.
-    settings = Settings(max_tool_calls=2 * CALLS, max_parallel_tools=CALLS)
+    settings = Settings(max_tool_calls=2 * CALLS, max_parallel_tools=CALLS, models=roomy_models())
     tool = Function(name="forecast", run=forecast, parameters=SCHEMA)
     async with open_world(db, settings=settings, functions=[tool], transport=transport) as world:
         engine = Engine(world)
