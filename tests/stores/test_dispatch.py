@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -29,10 +30,12 @@ from antiphon.core.commands import (
     Supersede,
     Then,
 )
+from antiphon.core.deltas import Usage
 from antiphon.core.dispatch import ACTIVE, Denied, State
 from antiphon.core.ids import MessageId, NodeId, OperationId, RunId
 from antiphon.core.manifest import manifest_digest
 from antiphon.core.records import Attempt, RunKind, RunStatus
+from antiphon.core.usage import Cost, Used
 from antiphon.errors import InternalError, NotFound
 from antiphon.stores.base import Store
 from tests.stores.talk import DEADLINE_MS, START_MS, Talk, a_digest, done
@@ -288,6 +291,27 @@ async def test_a_commit_writes_the_answer_frees_the_conversation_and_moves_the_h
         ("a1", Status.SUCCESS, Role.ASSISTANT),
     ]
     assert await talk.store.open_runs() == []
+
+
+async def test_what_an_answer_took_and_cost_stands_with_its_attempt_and_its_run(
+    talk: Talk,
+) -> None:
+    cost = Cost(micros=30, prices_of="2026-11-30")
+    attempt = await talk.streaming("run_1", "op_1", name="m1", answer="a1")
+    before = await talk.store.run(talk.conversation, RunId("run_1"))
+    assert before.cost == Cost(micros=0), "nothing was asked yet"
+    whole = talk.commit("op_1", attempt.generation, talk.answer("a1"))
+    usage = Usage(input=4, output=7, cached=6, reasoning=2, cache_apart=True)
+    run = await talk.do(replace(whole, usage=usage, cost=cost))
+    assert (run.input_tokens, run.output_tokens) == (10, 7)
+    assert (run.cached_tokens, run.reasoning_tokens, run.cost) == (6, 2, cost)
+    assert run == await talk.store.run(talk.conversation, RunId("run_1"))
+    took = (await talk.attempt("op_1")).used
+    assert took == Used(
+        input_tokens=10, output_tokens=7, cached_tokens=6, reasoning_tokens=2, cost=cost
+    )
+    unpriced = await talk.answered("run_2", "op_2", name="m2", parent="a1", answer="a2")
+    assert unpriced.cost is None
 
 
 @pytest.mark.req("M66", "M84")

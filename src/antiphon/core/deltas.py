@@ -91,7 +91,11 @@ class OpaqueState(_Delta, frozen=True):
 
 
 class Usage(_Delta, frozen=True, kw_only=True):
-    """Tokens as the provider counted them; `reasoning` is inside `output`."""
+    """Tokens as the provider counted them; `reasoning` is inside `output`.
+
+    `cached` and `cache_write` are inside `input` too, but for providers that count them
+    beside it: then they are `cache_apart`.
+    """
 
     input: int | None = None
     output: int | None = None
@@ -99,6 +103,14 @@ class Usage(_Delta, frozen=True, kw_only=True):
     cached: int | None = None
     cache_write: int | None = None
     reasoning: int | None = None
+    cache_apart: bool = False
+
+    @property
+    def whole_input(self) -> int | None:
+        """All that the model was given, whether a cache had it or not."""
+        if self.input is None or not self.cache_apart:
+            return self.input
+        return self.input + (self.cached or 0) + (self.cache_write or 0)
 
 
 class Finished(_Delta, frozen=True):

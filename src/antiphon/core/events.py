@@ -18,6 +18,7 @@ from antiphon.core.ids import CallId, MessageId, OperationId, RunId, SessionId
 from antiphon.core.judging import Verdict
 from antiphon.core.manifest import Purpose
 from antiphon.core.records import CallState, Cause, RunStatus
+from antiphon.core.usage import Used
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
@@ -79,7 +80,21 @@ class Committed(_Event, frozen=True, kw_only=True, tag="message.committed"):
     calls: tuple[CallId, ...] = ()
     input_tokens: int = 0
     output_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
     verdict: Verdict | None = None
+
+    @property
+    def used(self) -> Used:
+        """What the answer took; what it cost is no part of the event."""
+        return Used(
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+            cached_tokens=self.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens,
+        )
 
 
 class Withdrawn(_Event, frozen=True, kw_only=True, tag="preview.withdrawn"):

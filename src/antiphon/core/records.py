@@ -26,6 +26,7 @@ from antiphon.core.ids import (
     TenantId,
 )
 from antiphon.core.manifest import Mapping, Purpose
+from antiphon.core.usage import Cost, Used
 
 
 class _Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +171,9 @@ class Run(_Row, frozen=True, kw_only=True):
     assistant messages. `seq` is the number of the event that told of its start. `decision` is what
     was decided before it was placed; `wish` is the goal of a new session that its model has asked
     for, empty where it named none, and `switched` says that such a wish was settled.
+
+    Tokens and `cost` are those of its whole answers, questions beside the turn included; what of
+    them is counted where says `core.usage.Used`. `cost` is None once one answer has no known price.
     """
 
     id: RunId
@@ -192,6 +196,10 @@ class Run(_Row, frozen=True, kw_only=True):
     end_code: str | None
     input_tokens: int
     output_tokens: int
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost: Cost | None = None
     created_ms: int
     started_ms: int | None
     ended_ms: int | None
@@ -236,6 +244,7 @@ class Attempt(_Row, frozen=True, kw_only=True):
     """One try at an operation. `number` counts tries from 1; `generation` is 0 until accepted.
 
     `answer` names what was answered to a question beside the turn; a turn's answer is in the tree.
+    `used` is what its answer took, where that was had whole.
     """
 
     operation: OperationId
@@ -258,6 +267,7 @@ class Attempt(_Row, frozen=True, kw_only=True):
     opened_ms: int | None
     ended_ms: int | None
     answer: Digest | None = None
+    used: Used | None = None
 
 
 class CallState(StrEnum):

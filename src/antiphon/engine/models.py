@@ -16,8 +16,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from antiphon.core.deltas import Usage
+from antiphon.core.usage import Cost
 from antiphon.engine.edge import local_model, signing
-from antiphon.engine.prices import PRICES, Price
+from antiphon.engine.prices import AS_OF, PRICES, Price
 from antiphon.errors import InvalidInput, NotFound
 
 REHEARSAL: Final = "rehearsal"
@@ -161,6 +163,17 @@ class Model:
         """What its tokens cost, if anybody has said so."""
         return self.routing.price or PRICES.get(self.model)
 
+    def cost(self, usage: Usage) -> Cost | None:
+        """Return what an answer cost, or None where nobody can know.
+
+        That is so where its provider counted nothing, and where neither the configuration nor
+        the bundled table has a price for this model.
+        """
+        if self.price is None or usage.input is None or usage.output is None:
+            return None
+        bundled = self.routing.price is None
+        return Cost(micros=self.price.micros(usage), prices_of=AS_OF if bundled else None)
+
     @property
     def window(self) -> int | None:
         """Tokens that fit: as said, or as large as the model is loaded with."""
@@ -168,12 +181,16 @@ class Model:
         return self.context_window or (loaded if isinstance(loaded, int) else None)
 
 
+FREE: Final = Routing(price=Price(input=0.0, output=0.0))
+"""What runs on this machine, inside this process, costs nobody anything."""
+
 REHEARSAL_MODEL: Final = Model(
     name=REHEARSAL,
     profile="openai-chat",
     model=REHEARSAL,
     base_url=f"http://{REHEARSAL_HOST}/v1",
     context_window=32_768,
+    routing=FREE,
 )
 
 LOCAL_MODEL: Final = Model(
@@ -182,6 +199,7 @@ LOCAL_MODEL: Final = Model(
     model=local_model.NAME,
     base_url=f"http://{LOCAL_HOST}/v1",
     context_window=local_model.CONTEXT_TOKENS,
+    routing=FREE,
 )
 
 

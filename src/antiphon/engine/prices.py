@@ -18,11 +18,15 @@ AS_OF: Final = "2026-11-30"
 
 
 class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Dollars for a million tokens. Input that was cached has its own price where one is known."""
+    """Dollars for a million tokens.
+
+    Input that a cache gave, or that was put into one, has its own price where one is known.
+    """
 
     input: float
     output: float
     cached: float | None = None
+    cache_write: float | None = None
 
     def micros(self, usage: Usage) -> int:
         """Return what an answer cost, in millionths of a dollar.
@@ -31,28 +35,37 @@ class Price(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             >>> Price(input=2.5, output=10.0, cached=1.25).micros(Usage(input=100, output=10, cached=40))
             300
         """
-        cached = min(usage.cached or 0, usage.input or 0)
-        fresh = (usage.input or 0) - cached
+        given = usage.whole_input or 0
+        cached = min(usage.cached or 0, given)
+        written = min(usage.cache_write or 0, given - cached)
         kept = self.input if self.cached is None else self.cached
-        return round(fresh * self.input + cached * kept + (usage.output or 0) * self.output)
+        keeping = self.input if self.cache_write is None else self.cache_write
+        fresh = given - cached - written
+        made = usage.output or 0
+        return round(fresh * self.input + cached * kept + written * keeping + made * self.output)
 
 
 def _at(given: float, made: float, cached: float) -> Price:
     return Price(input=given, output=made, cached=cached)
 
 
+def _claude(given: float, made: float, cached: float) -> Price:
+    """Return the price of a model whose caches are written at five quarters of its input's."""
+    return Price(input=given, output=made, cached=cached, cache_write=given * 1.25)
+
+
 PRICES: Final[Mapping[str, Price]] = MappingProxyType(
     {
-        "claude-haiku-4-5": _at(1.0, 5.0, 0.1),
-        "claude-haiku-5-5": _at(0.1, 0.5, 0.01),
-        "claude-opus-4-5": _at(5.0, 25.0, 0.5),
-        "claude-opus-4-8": _at(5.0, 25.0, 0.5),
-        "claude-opus-5": _at(5.0, 25.0, 0.5),
-        "claude-opus-5-5": _at(4.0, 20.0, 0.2),
-        "claude-sonnet-4-5": _at(3.0, 15.0, 0.3),
-        "claude-sonnet-4-6": _at(3.0, 15.0, 0.3),
-        "claude-sonnet-5": _at(2.0, 10.0, 0.2),
-        "claude-sonnet-5-5": _at(2.0, 10.0, 0.1),
+        "claude-haiku-4-5": _claude(1.0, 5.0, 0.1),
+        "claude-haiku-5-5": _claude(0.1, 0.5, 0.01),
+        "claude-opus-4-5": _claude(5.0, 25.0, 0.5),
+        "claude-opus-4-8": _claude(5.0, 25.0, 0.5),
+        "claude-opus-5": _claude(5.0, 25.0, 0.5),
+        "claude-opus-5-5": _claude(4.0, 20.0, 0.2),
+        "claude-sonnet-4-5": _claude(3.0, 15.0, 0.3),
+        "claude-sonnet-4-6": _claude(3.0, 15.0, 0.3),
+        "claude-sonnet-5": _claude(2.0, 10.0, 0.2),
+        "claude-sonnet-5-5": _claude(2.0, 10.0, 0.1),
         "codestral-latest": _at(0.3, 0.9, 0.03),
         "deepseek-chat": _at(0.28, 0.42, 0.028),
         "deepseek-reasoner": _at(0.28, 0.42, 0.028),

@@ -88,6 +88,9 @@ export type DurableEvent =
       readonly calls?: readonly string[];
       readonly input_tokens?: number;
       readonly output_tokens?: number;
+      readonly cached_tokens?: number;
+      readonly cache_write_tokens?: number;
+      readonly reasoning_tokens?: number;
     }
   | { readonly type: "preview.withdrawn"; readonly run: string; readonly generation: number; readonly reason: string }
   | {

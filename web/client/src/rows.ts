@@ -159,10 +159,34 @@ export interface Run {
   readonly end_code: string | null;
   readonly input_tokens: number;
   readonly output_tokens: number;
+  /** Inside the input: what a cache gave, and what was put into one. */
+  readonly cached_tokens: number;
+  readonly cache_write_tokens: number;
+  /** Inside the output. */
+  readonly reasoning_tokens: number;
+  /** Null where nobody knows what its tokens cost. */
+  readonly cost: Cost | null;
   readonly created_ms: number;
   readonly started_ms: number | null;
   readonly ended_ms: number | null;
   readonly seq: number;
+}
+
+/** Money, in millionths of its unit, at the prices of a day; no day where the configuration named them. */
+export interface Cost {
+  readonly micros: number;
+  readonly currency: string;
+  readonly prices_of: string | null;
+}
+
+/** What one answer took. */
+export interface Used {
+  readonly input_tokens: number;
+  readonly output_tokens: number;
+  readonly cached_tokens: number;
+  readonly cache_write_tokens: number;
+  readonly reasoning_tokens: number;
+  readonly cost: Cost | null;
 }
 
 export type AttemptState =
@@ -194,6 +218,8 @@ export interface Attempt {
   readonly written_ms: number | null;
   readonly opened_ms: number | null;
   readonly ended_ms: number | null;
+  /** What its answer took, where that was had whole. */
+  readonly used: Used | null;
 }
 
 export type CallState = "PENDING" | "EXECUTING" | "SUCCESS" | "ERROR" | "CANCELED" | "UNKNOWN";

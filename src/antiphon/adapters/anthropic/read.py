@@ -399,5 +399,6 @@ class Reader(AnswerReader):
                 cached=cached,
                 cache_write=write,
                 reasoning=None if details is None else details.thinking_tokens,
+                cache_apart=True,
             )
         )

@@ -124,4 +124,11 @@ def _call(call: ToolCall, arguments: object) -> dict[str, Any]:
 
 
 def _usage(usage: Usage) -> dict[str, int]:
-    return {"input_tokens": usage.input or 0, "output_tokens": usage.output or 0}
+    """Return counts as this dialect has them: what a cache gave or took stands beside the input."""
+    cached, written = usage.cached or 0, usage.cache_write or 0
+    return {
+        "input_tokens": (usage.whole_input or 0) - cached - written,
+        "cache_read_input_tokens": cached,
+        "cache_creation_input_tokens": written,
+        "output_tokens": usage.output or 0,
+    }

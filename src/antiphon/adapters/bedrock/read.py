@@ -403,6 +403,7 @@ class Reader:
                 total=tokens.total_tokens,
                 cached=tokens.cache_read_input_tokens,
                 cache_write=tokens.cache_write_input_tokens,
+                cache_apart=True,
             )
         )
 

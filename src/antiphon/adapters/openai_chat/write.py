@@ -106,7 +106,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    given, made = usage.input or 0, usage.output or 0
+    given, made = usage.whole_input or 0, usage.output or 0
     return {
         "prompt_tokens": given,
         "completion_tokens": made,

@@ -11,6 +11,7 @@ from antiphon.core.blocks import Message, Text
 from antiphon.core.dispatch import State
 from antiphon.core.explanation import Explanation, OperationTold
 from antiphon.core.records import Attempt, Call, CallState, Quarantined, Run, RunKind, RunStatus
+from antiphon.core.usage import Cost, Used
 
 _ENDS: Final = frozenset(
     {State.COMMITTED, State.FAILED, State.CANCELED, State.CLOSED, State.UNKNOWN}
@@ -78,13 +79,31 @@ def _facts(run: Run, asked: Message | None, width: int) -> list[str]:
             kind + (f" {short(asked.id)}: {clip(gist(asked), width // 2)}" if asked else ""),
         ),
         ("model", run.options.model),
-        ("tokens", f"{run.input_tokens} in, {run.output_tokens} out"),
+        ("tokens", tokens(run)),
+        ("cost", money(run.cost)),
     ]
     if run.error_code:
         facts.append(("ended", explained(run.error_code)))
     if run.ended_ms is not None:
         facts.append(("took", lasted(run.ended_ms - run.created_ms)))
     return [f"  {row}" for row in table(facts)]
+
+
+def tokens(counted: Run | Used) -> str:
+    """Return how many tokens went in and came out, and what of them was not plain."""
+    beside = [(counted.cached_tokens, "cached"), (counted.cache_write_tokens, "put into a cache")]
+    inner = ", ".join(f"{many:,} {what}" for many, what in beside if many)
+    thought = f" ({counted.reasoning_tokens:,} thought)" if counted.reasoning_tokens else ""
+    given = f"{counted.input_tokens:,} in" + (f" ({inner})" if inner else "")
+    return f"{given}, {counted.output_tokens:,} out{thought}"
+
+
+def money(cost: Cost | None) -> str:
+    """Return what tokens cost, or that nobody knows."""
+    if cost is None:
+        return "not known: this model has no price, or its provider counted nothing"
+    at = f", at the prices of {cost.prices_of}" if cost.prices_of else ""
+    return f"{cost.micros / 1_000_000:.6f} {cost.currency}{at}"
 
 
 def operation(told: OperationTold, ink: Ink, width: int) -> list[str]:
@@ -132,7 +151,8 @@ def _attempt(attempt: Attempt, zero_ms: int, ink: Ink) -> Iterator[str]:
     if attempt.state in _ENDS:
         why = explained(attempt.error_code) if attempt.error_code else ""
         proof = f"ended for certain: {attempt.proof}" if attempt.proof else ""
-        meaning = "; ".join(filter(None, (why, proof)))
+        kept = f"{_MEANINGS[attempt.state]}: {tokens(attempt.used)}" if attempt.used else ""
+        meaning = "; ".join(filter(None, (why, proof, kept)))
         yield _step(
             None if attempt.ended_ms is None else attempt.ended_ms - zero_ms,
             attempt.state,

@@ -13,6 +13,7 @@ from antiphon.core.judging import Verdict
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import Attempt, CallState, Run, Runner
 from antiphon.core.standing import Spent
+from antiphon.core.usage import Cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +162,8 @@ class CommitAnswer(Command[Run]):
     found: bool = False
     verdict: Verdict | None = None
     """What the schema that was asked for says of it, where one was."""
+    cost: Cost | None = None
+    """What it cost, as far as anybody knows."""
     spent: Spent | None = None
     """What it cost the key that asked, counted in the same transaction."""
     wish: str | None = None

@@ -8,6 +8,7 @@ from antiphon.core.commands.base import Command, Fence
 from antiphon.core.deltas import Usage
 from antiphon.core.ids import Digest, OperationId, RunId
 from antiphon.core.records import Attempt, Run
+from antiphon.core.usage import Cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,7 @@ class AnswerQuestion(Command[Attempt]):
     generation: int
     answer: Digest
     usage: Usage = Usage()
+    cost: Cost | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

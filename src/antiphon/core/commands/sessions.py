@@ -9,6 +9,7 @@ from antiphon.core.commands.base import Command, Fence
 from antiphon.core.deltas import Usage
 from antiphon.core.ids import RunId, SessionId
 from antiphon.core.records import Cause, Conversation, HandOver, Run
+from antiphon.core.usage import Cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +30,7 @@ class NoteWish(Command[Run]):
     run: RunId
     goal: str
     usage: Usage = Usage()
+    cost: Cost | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

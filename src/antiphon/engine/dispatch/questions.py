@@ -274,6 +274,7 @@ class Questions:
                 generation=attempt.generation,
                 answer=name,
                 usage=answer.usage,
+                cost=asked.model.cost(answer.usage),
             ),
         )
         if isinstance(done, Denied):

@@ -28,7 +28,6 @@ from antiphon.core.commands import (
     Then,
     Written,
 )
-from antiphon.core.deltas import Usage
 from antiphon.core.dispatch import Condition, Denied, State
 from antiphon.core.ids import ConversationId, MessageId, RunId
 from antiphon.core.judging import SCHEMA_MISMATCH, Expectation
@@ -55,6 +54,7 @@ from antiphon.core.repeats import (
 )
 from antiphon.core.scheduling import SWITCH_TOOL, read_switch
 from antiphon.core.standing import Spent
+from antiphon.core.usage import Cost
 from antiphon.engine.dispatch.exchange import Answered, Broken, Outcome, Rejected, Unsent
 from antiphon.engine.dispatch.target import Target
 from antiphon.engine.live import LiveRun
@@ -209,7 +209,7 @@ class Settlement:
         """Let a whole answer become canonical; `found` where it was asked for, not streamed."""
         world, attempt, manifest = self._world, accepted.attempt, accepted.manifest
         if accepted.trace is not None:
-            world.planner.learn(accepted.target.policy, accepted.trace, answer.usage.input)
+            world.planner.learn(accepted.target.policy, accepted.trace, answer.usage.whole_input)
         now_ms = world.clock.now_ms()
         wish = None
         if accepted.target.switches:
@@ -228,6 +228,7 @@ class Settlement:
                 if accepted.expectation.retry:
                     then, end_code = Then.CONTINUE, SCHEMA_MISMATCH
                 end_code = end_code or SCHEMA_MISMATCH
+        cost = accepted.model.cost(answer.usage)
         commit = CommitAnswer(
             conversation=accepted.conversation,
             now_ms=now_ms,
@@ -252,7 +253,8 @@ class Settlement:
             end_code=end_code,
             found=found,
             verdict=verdict,
-            spent=_spent(accepted, answer.usage),
+            cost=cost,
+            spent=_spent(accepted, cost),
             wish=wish,
         )
         together = await world.do_all(commit, *self._starts(accepted, calls))
@@ -307,7 +309,12 @@ class Settlement:
         rest: tuple[Command[Any], ...] = (
             Close(conversation=at, now_ms=now_ms, operation=attempt.operation),
             NoteWish(
-                conversation=at, now_ms=now_ms, run=accepted.run, goal=wish, usage=answer.usage
+                conversation=at,
+                now_ms=now_ms,
+                run=accepted.run,
+                goal=wish,
+                usage=answer.usage,
+                cost=accepted.model.cost(answer.usage),
             ),
         )
         done = await world.store.do_all(refuse, *rest)
@@ -522,12 +529,11 @@ class Settlement:
         return await self.end(accepted.run, accepted.conversation, code)
 
 
-def _spent(accepted: Accepted, usage: Usage) -> Spent | None:
-    """Return what an answer costs, and whom."""
+def _spent(accepted: Accepted, cost: Cost | None) -> Spent | None:
+    """Return what an answer costs, and whom; what has no price costs nothing."""
     if not accepted.charged:
         return None
-    price = accepted.model.price
-    return Spent(key=accepted.charged, micros=0 if price is None else price.micros(usage))
+    return Spent(key=accepted.charged, micros=0 if cost is None else cost.micros)
 
 
 def _shown_chars(function: Function | None, default: int) -> int:

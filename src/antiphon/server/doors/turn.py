@@ -399,7 +399,13 @@ async def _asked(turn: Turn, waiting: CallsWaiting) -> list[ToolCall]:
 
 async def _usage(turn: Turn) -> Usage:
     row = await turn.handle.row()
-    return Usage(input=row.input_tokens, output=row.output_tokens)
+    return Usage(
+        input=row.input_tokens,
+        output=row.output_tokens,
+        cached=row.cached_tokens,
+        cache_write=row.cache_write_tokens,
+        reasoning=row.reasoning_tokens,
+    )
 
 
 def _ending(code: str | None) -> Ending:

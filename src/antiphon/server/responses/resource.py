@@ -72,14 +72,18 @@ def _error(response: Response, stretch: Stretch) -> Json | None:
 
 def usage(stretch: Stretch) -> Json | None:
     """Return what a stretch cost, once anything of it was committed."""
-    if stretch.input_tokens is None or stretch.output_tokens is None:
+    used = stretch.used
+    if used is None:
         return None
     return {
-        "input_tokens": stretch.input_tokens,
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": stretch.output_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": stretch.input_tokens + stretch.output_tokens,
+        "input_tokens": used.input_tokens,
+        "input_tokens_details": {
+            "cached_tokens": used.cached_tokens,
+            "cache_write_tokens": used.cache_write_tokens,
+        },
+        "output_tokens": used.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": used.reasoning_tokens},
+        "total_tokens": used.input_tokens + used.output_tokens,
     }
 
 

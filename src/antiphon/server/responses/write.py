@@ -26,6 +26,7 @@ from antiphon.core.events import DurableEvent, Preview
 from antiphon.core.ids import CallId, MessageId, RunId
 from antiphon.core.loop import APPROVAL_REQUIRED
 from antiphon.core.records import TERMINAL_CALL, Call, RunStatus
+from antiphon.core.usage import Used, together
 from antiphon.server.responses.output import (
     Asked,
     Item,
@@ -86,8 +87,7 @@ class Stretch:
     items: tuple[Item, ...] = ()
     last: MessageId | None = None
     code: str | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
+    used: Used | None = None
     ended_ms: int | None = None
 
     @property
@@ -344,8 +344,7 @@ class Writer:
         self._set_base()
         self._move(
             last=message.id,
-            input_tokens=(self.stretch.input_tokens or 0) + event.input_tokens,
-            output_tokens=(self.stretch.output_tokens or 0) + event.output_tokens,
+            used=together(self.stretch.used, event.used),
         )
 
     def _fits(self, attempt: _Attempt, items: tuple[Item, ...]) -> bool:

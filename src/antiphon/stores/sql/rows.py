@@ -40,6 +40,7 @@ from antiphon.core.records import (
     RunOptions,
     RunStatus,
 )
+from antiphon.core.usage import Cost, Used, together
 
 DIGEST_CHARACTERS: Final = 64
 
@@ -52,6 +53,7 @@ _NO_UTF8: Final = b"\xff"
 encode_json: Final = msgspec.json.Encoder(order="deterministic").encode
 _metadata: Final = msgspec.json.Decoder(dict[str, str]).decode
 _options: Final = msgspec.json.Decoder(RunOptions).decode
+_used: Final = msgspec.json.Decoder(Used).decode
 _message_ids: Final = msgspec.json.Decoder(tuple[MessageId, ...]).decode
 
 
@@ -170,6 +172,11 @@ class RunRow(NamedTuple):
     end_code: str | None
     input_tokens: int
     output_tokens: int
+    cached_tokens: int
+    cache_write_tokens: int
+    reasoning_tokens: int
+    cost_micros: int | None
+    prices_of: str | None
     created_ms: int
     started_ms: int | None
     ended_ms: int | None
@@ -205,6 +212,11 @@ class RunRow(NamedTuple):
             end_code=None,
             input_tokens=0,
             output_tokens=0,
+            cached_tokens=0,
+            cache_write_tokens=0,
+            reasoning_tokens=0,
+            cost_micros=0,
+            prices_of=None,
             created_ms=command.now_ms,
             started_ms=None,
             ended_ms=None,
@@ -218,6 +230,34 @@ class RunRow(NamedTuple):
     def open(self) -> bool:
         """Whether it has not ended."""
         return self.ended_ms is None
+
+    @property
+    def used(self) -> Used:
+        """What its answers have taken."""
+        cost = None
+        if self.cost_micros is not None:
+            cost = Cost(micros=self.cost_micros, prices_of=self.prices_of)
+        return Used(
+            input_tokens=self.input_tokens,
+            output_tokens=self.output_tokens,
+            cached_tokens=self.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens,
+            cost=cost,
+        )
+
+    def counted(self, more: Used) -> dict[str, Any]:
+        """Return the columns that a further answer changes."""
+        used = together(self.used, more)
+        return {
+            "input_tokens": used.input_tokens,
+            "output_tokens": used.output_tokens,
+            "cached_tokens": used.cached_tokens,
+            "cache_write_tokens": used.cache_write_tokens,
+            "reasoning_tokens": used.reasoning_tokens,
+            "cost_micros": None if used.cost is None else used.cost.micros,
+            "prices_of": None if used.cost is None else used.cost.prices_of,
+        }
 
     def record(self, conversation: ConversationId) -> Run:
         """Return the row as the store hands it out."""
@@ -242,6 +282,10 @@ class RunRow(NamedTuple):
             end_code=self.end_code,
             input_tokens=self.input_tokens,
             output_tokens=self.output_tokens,
+            cached_tokens=self.cached_tokens,
+            cache_write_tokens=self.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens,
+            cost=self.used.cost,
             created_ms=self.created_ms,
             started_ms=self.started_ms,
             ended_ms=self.ended_ms,
@@ -338,6 +382,7 @@ class AttemptRow(NamedTuple):
     opened_ms: int | None
     ended_ms: int | None
     answer: Stored | None
+    used: bytes | None
 
     @classmethod
     def unborn(
@@ -372,6 +417,7 @@ class AttemptRow(NamedTuple):
             opened_ms=None,
             ended_ms=None,
             answer=None,
+            used=None,
         )
 
     @property
@@ -406,6 +452,7 @@ class AttemptRow(NamedTuple):
             opened_ms=self.opened_ms,
             ended_ms=self.ended_ms,
             answer=None if self.answer is None else unpack(self.answer),
+            used=None if self.used is None else _used(self.used),
         )
 
 

@@ -10,6 +10,7 @@ from antiphon.core import standing as s
 from antiphon.core.commands import NotePrefix
 from antiphon.core.ids import ConversationId, Digest, MessageId, TenantId
 from antiphon.core.rollout import Difference, Kind, Rollout, Stage, Tally
+from antiphon.core.usage import Used
 from antiphon.stores.sql.rows import pack, unpack
 from antiphon.stores.sql.statements import Statements
 from antiphon.stores.sql.transaction import Transaction
@@ -31,7 +32,7 @@ def _spending(db: Statements, question: s.SpendingSince) -> s.Spending:
     )
 
 
-def spend(tx: Transaction, spent: s.Spent, now_ms: int, given: int, made: int) -> None:
+def spend(tx: Transaction, spent: s.Spent, now_ms: int, took: Used) -> None:
     """Add what one answer cost to what its key has used that day."""
     tx.execute(
         """INSERT INTO spending (key, day, answers, input_tokens, output_tokens, micros)
@@ -40,7 +41,13 @@ def spend(tx: Transaction, spent: s.Spent, now_ms: int, given: int, made: int) -
           input_tokens = spending.input_tokens + excluded.input_tokens,
           output_tokens = spending.output_tokens + excluded.output_tokens,
           micros = spending.micros + excluded.micros""",
-        (spent.key, s.day_of(now_ms), given, made, spent.micros),
+        (
+            spent.key,
+            s.day_of(now_ms),
+            took.input_tokens,
+            took.output_tokens,
+            spent.micros,
+        ),
     )
 
 

@@ -25,6 +25,7 @@ from antiphon.core.dispatch import (
     step,
 )
 from antiphon.core.ids import Digest, NodeId, RunId
+from antiphon.core.usage import Used
 from antiphon.errors import InternalError
 from antiphon.stores.sql.conditions import (
     CONDITIONS,
@@ -34,7 +35,7 @@ from antiphon.stores.sql.conditions import (
     update,
 )
 from antiphon.stores.sql.places import conversation_of
-from antiphon.stores.sql.rows import AttemptRow, pack, unpack
+from antiphon.stores.sql.rows import AttemptRow, encode_json, pack, unpack
 from antiphon.stores.sql.transaction import Transaction
 
 ROWS: Final = {event: tuple(row for row in TABLE if row.event is event) for event in Event}
@@ -75,6 +76,7 @@ class Claim:
     handle: str | None = None
     error_code: str | None = None
     deadline_ms: int = 0
+    used: Used | None = None
 
     def parameters(self, attempt: AttemptRow) -> dict[str, Any]:
         """Return the parameters of a statement that moves `attempt`."""
@@ -97,6 +99,7 @@ class Claim:
             "handle": self.handle,
             "error_code": self.error_code,
             "deadline_ms": self.deadline_ms,
+            "used": None if self.used is None else encode_json(self.used),
         }
 
 

@@ -17,6 +17,7 @@ from antiphon.core.events import (
     RunChanged,
 )
 from antiphon.core.records import Approval, Attempt, CallState, Run, RunStatus
+from antiphon.core.usage import Used, used
 from antiphon.errors import InternalError
 from antiphon.stores.sql.commands.dispatch import changed, give_status
 from antiphon.stores.sql.commands.runs import free_slot
@@ -38,8 +39,12 @@ def commit(tx: Transaction, command: CommitAnswer) -> Run | Denied:
     """Rows 6 and 13."""
     c = tx.conversation(command.conversation)
     attempt = tx.attempt(command.conversation, command.operation)
-    claim = Claim(now_ms=command.now_ms, generation=command.generation, whole_answer=True)
-    moved = move(tx, attempt, Event.FOUND if command.found else Event.COMMIT, claim)
+    took = used(command.usage, command.cost)
+    claim = Claim(
+        now_ms=command.now_ms, generation=command.generation, whole_answer=True, used=took
+    )
+    event = Event.FOUND if command.found else Event.COMMIT
+    moved = move(tx, attempt, event, claim, "used = :used")
     if isinstance(moved, Denied):
         return moved
     before = tx.run_at(attempt.run_place)
@@ -59,14 +64,13 @@ def commit(tx: Transaction, command: CommitAnswer) -> Run | Denied:
     if before.committed == 0:
         settle(tx, c, before.input, Status.SUCCESS)
     follows = Effect.FOLLOW_HEAD in moved.row.effects and c.head == before.head_left
-    run = _move_run(tx, before, command, follows=follows)
+    run = _move_run(tx, before, command, took, follows=follows)
     if follows:
         tx.change_conversation(c.number, head=message.id)
     if command.then is not Then.CONTINUE:
         free_slot(tx, c.number, run.id)
     if command.spent is not None:
-        usage = command.usage
-        spend(tx, command.spent, command.now_ms, usage.input or 0, usage.output or 0)
+        spend(tx, command.spent, command.now_ms, took)
     committed = Committed(
         run=run.id,
         message=message.id,
@@ -75,8 +79,11 @@ def commit(tx: Transaction, command: CommitAnswer) -> Run | Denied:
         generation=attempt.generation,
         finish=command.finish,
         calls=tuple(call.call_id for call in command.calls),
-        input_tokens=command.usage.input or 0,
-        output_tokens=command.usage.output or 0,
+        input_tokens=took.input_tokens,
+        output_tokens=took.output_tokens,
+        cached_tokens=took.cached_tokens,
+        cache_write_tokens=took.cache_write_tokens,
+        reasoning_tokens=took.reasoning_tokens,
         verdict=command.verdict,
     )
     tx.tell(command, c.number, committed, *_consequences(command, before, run, follows=follows))
@@ -102,7 +109,9 @@ def _consequences(
         yield RunChanged(run=run.id, status=RunStatus(run.status), code=command.end_code)
 
 
-def _move_run(tx: Transaction, run: RunRow, command: CommitAnswer, *, follows: bool) -> RunRow:
+def _move_run(
+    tx: Transaction, run: RunRow, command: CommitAnswer, took: Used, *, follows: bool
+) -> RunRow:
     values: dict[str, object] = {
         "status": _AFTER[command.then],
         "committed": run.committed + 1,
@@ -110,8 +119,7 @@ def _move_run(tx: Transaction, run: RunRow, command: CommitAnswer, *, follows: b
         "answer": None,
         "error_code": None,
         "end_code": command.end_code or run.end_code,
-        "input_tokens": run.input_tokens + (command.usage.input or 0),
-        "output_tokens": run.output_tokens + (command.usage.output or 0),
+        **run.counted(took),
     }
     if follows:
         values["head_left"] = command.message.id

@@ -19,7 +19,6 @@ from antiphon.core.commands import (
     Supersede,
     Written,
 )
-from antiphon.core.deltas import Usage
 from antiphon.core.dispatch import IN_FLIGHT, PREDICATES, Condition, Denied, Event, State
 from antiphon.core.events import (
     DispatchChanged,
@@ -30,6 +29,7 @@ from antiphon.core.events import (
 )
 from antiphon.core.manifest import Manifest, Purpose
 from antiphon.core.records import Attempt, RunStatus
+from antiphon.core.usage import Used
 from antiphon.errors import InternalError, NotFound
 from antiphon.stores.sql.places import conversation_of
 from antiphon.stores.sql.rows import AttemptRow, ConversationRow, pack
@@ -300,10 +300,9 @@ def changed(attempt: AttemptRow) -> DispatchChanged:
 
 
 def question_told(
-    tx: Transaction, command: Command[Attempt], attempt: AttemptRow, usage: Usage | None = None
+    tx: Transaction, command: Command[Attempt], attempt: AttemptRow, took: Used | None = None
 ) -> Attempt:
     """Write the event of a question's transition, and return the new row."""
-    usage = usage or Usage()
     event = QuestionChanged(
         run=attempt.run,
         operation=attempt.operation,
@@ -311,8 +310,8 @@ def question_told(
         generation=attempt.generation,
         state=State(attempt.state),
         code=attempt.error_code,
-        input_tokens=usage.input or 0,
-        output_tokens=usage.output or 0,
+        input_tokens=took.input_tokens if took else 0,
+        output_tokens=took.output_tokens if took else 0,
     )
     tx.tell(command, conversation_of(attempt.manifest), event)
     return attempt.record()

@@ -7,6 +7,7 @@ from typing import Any
 from antiphon.core.commands import AnswerQuestion, Command, DropQuestion, Fence
 from antiphon.core.dispatch import IN_FLIGHT, Condition, Denied, Event
 from antiphon.core.records import Attempt
+from antiphon.core.usage import used
 from antiphon.errors import InternalError
 from antiphon.stores.sql.commands.dispatch import question_told
 from antiphon.stores.sql.rows import AttemptRow, RunRow, pack
@@ -17,8 +18,11 @@ from antiphon.stores.sql.transitions import Claim, move
 def answer(tx: Transaction, command: AnswerQuestion) -> Attempt | Denied:
     """Row 6: note the answer, if what it was asked on has not moved."""
     attempt = _question(tx, command)
-    claim = Claim(now_ms=command.now_ms, generation=command.generation, whole_answer=True)
-    moved = move(tx, attempt, Event.COMMIT, claim)
+    took = used(command.usage, command.cost)
+    claim = Claim(
+        now_ms=command.now_ms, generation=command.generation, whole_answer=True, used=took
+    )
+    moved = move(tx, attempt, Event.COMMIT, claim, "used = :used")
     if isinstance(moved, Denied):
         return moved
     tx.execute(
@@ -26,13 +30,9 @@ def answer(tx: Transaction, command: AnswerQuestion) -> Attempt | Denied:
         (pack(command.answer), attempt.manifest, attempt.number),
     )
     run = tx.run_at(attempt.run_place)
-    tx.change_run(
-        run,
-        input_tokens=run.input_tokens + (command.usage.input or 0),
-        output_tokens=run.output_tokens + (command.usage.output or 0),
-    )
+    tx.change_run(run, **run.counted(took))
     answered = tx.keep_attempt(moved.attempt._replace(answer=pack(command.answer)))
-    return question_told(tx, command, answered, command.usage)
+    return question_told(tx, command, answered, took)
 
 
 def drop(tx: Transaction, command: DropQuestion) -> Attempt | Denied:

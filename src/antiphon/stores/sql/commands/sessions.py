@@ -32,6 +32,7 @@ from antiphon.core.events import (
 from antiphon.core.ids import MessageId, RunId
 from antiphon.core.records import Conversation, Run, RunStatus
 from antiphon.core.scheduling import Decision
+from antiphon.core.usage import used
 from antiphon.errors import NotFound
 from antiphon.stores.sql.messages import insert_message, settle
 from antiphon.stores.sql.rows import ConversationRow, RunRow, encode_json
@@ -135,8 +136,7 @@ def note_wish(tx: Transaction, command: NoteWish) -> Run | Denied:
         run,
         wish=command.goal,
         answer=None,
-        input_tokens=run.input_tokens + (command.usage.input or 0),
-        output_tokens=run.output_tokens + (command.usage.output or 0),
+        **run.counted(used(command.usage, command.cost)),
     ).record(c.id)
 
 
