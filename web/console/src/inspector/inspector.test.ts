@@ -83,6 +83,7 @@ describe("a run in time", () => {
     written_ms: null,
     opened_ms: null,
     ended_ms: null,
+    used: null,
     ...more,
   });
   const call = { call_id: "k", name: "pay", state: "SUCCESS", approval: "given", runner: "function", ended_ms: 90, code: null };
