@@ -43,9 +43,7 @@ class Missed:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note what a test lacked."""
         if report.when == "setup":
-            self._tests.update(
-                str(value) for key, value in report.user_properties if key == MISSES
-            )
+            self._tests.update(str(value) for key, value in report.user_properties if key == MISSES)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Name what was missing, how many tests wanted it, and how to get it."""
