@@ -149,8 +149,8 @@ def compactable(
     cut moves on to the next turn.
 
     Args:
-        line: All of the path, root first.
-        begin: Where what was sent begins: what is before has a checkpoint already.
+        line: What is sent of the path, root first.
+        begin: Where it is in one piece from: before are instructions of older talk, which stay.
         keep: Most messages that stay as they were said.
         total_tokens: What the request costs as it is.
         threshold_tokens: From where on requests are compacted.

@@ -71,10 +71,9 @@ class Compactor:
         """Ask for a summary of what is older on the run's line, and take it where it is shorter."""
         world, policy = self._world, target.policy
         assert run.leaf is not None
-        path = await world.lines.path(conversation, run.leaf, None)
-        before = world.lines.selection(conversation.id)
-        line = self._weighed(target, path)
-        begin = next((n for n, m in enumerate(path) if m.id == before.start), 0)
+        sent, before = await world.lines.sent(conversation, run.leaf, None)
+        line = self._weighed(target, sent)
+        begin = next((n for n, m in enumerate(sent) if m.id == before.start), 0)
         window, settings = policy.context_window or 0, world.settings
         found = compactable(
             line,
@@ -87,27 +86,27 @@ class Compactor:
         if isinstance(found, Verdict):
             world.lines.stop_compacting(conversation.id)
             return Compacted(outcome=found)
-        return await self._asked(run, conversation, target, path, found, before, control)
+        return await self._asked(run, conversation, target, sent, found, before, control)
 
-    def _weighed(self, target: Target, path: list[Message]) -> list[Candidate]:
+    def _weighed(self, target: Target, sent: list[Message]) -> list[Candidate]:
         counter = counter_of(target.policy.model)
         factor = self._world.planner.factor(target.policy, counter)
-        return [candidate(message, counter, factor) for message in path]
+        return [candidate(message, counter, factor) for message in sent]
 
     async def _asked(
         self,
         run: Run,
         conversation: Conversation,
         target: Target,
-        path: list[Message],
+        sent: list[Message],
         found: Range,
         before: Selection,
         control: Control,
     ) -> Compacted:
         world, settings, tenant = self._world, self._world.settings, conversation.tenant
-        gone = path[found.begin : found.end]
+        gone = sent[found.begin : found.end]
         earlier = None
-        if before.checkpoint is not None and found.begin:
+        if before.checkpoint is not None and gone[0].id == before.start:
             earlier = decode_checkpoint(await world.store.content(tenant, before.checkpoint))
         assert run.leaf is not None
         reply = await self._questions.ask(
@@ -138,7 +137,7 @@ class Compactor:
             target.key,
             Checkpoint(
                 text=reply.text,
-                start=path[found.end].id,
+                start=sent[found.end].id,
                 first=gone[0].id,
                 last=gone[-1].id,
                 messages=len(gone),
@@ -159,5 +158,5 @@ class Compactor:
             )
         )
         return Compacted(
-            outcome=MADE, selection=Selection(start=path[found.end].id, checkpoint=name)
+            outcome=MADE, selection=Selection(start=sent[found.end].id, checkpoint=name)
         )

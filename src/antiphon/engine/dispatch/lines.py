@@ -4,14 +4,15 @@ A turn in a conversation of any length costs what its new messages cost. The lin
 dispatch is kept; the next one is usually the same line and a few messages more. If it is not
 (another branch, a deletion, another model, another part of the path), the line is made anew from
 the store. What the last dispatch on the path was planned by goes on: its beginning is kept, and
-what it had weighed is not weighed again.
+what it had weighed is not weighed again. What a checkpoint stands for, or was left out to fit, is
+not read again either: of it only is known what has to be said of it.
 """
 
 from __future__ import annotations
 
 import collections
 from collections import OrderedDict
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
@@ -50,6 +51,46 @@ class Planned:
     rendering: Rendering | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """What stands on a path before the part of it that is sent, as far as anybody asks.
+
+    Attributes:
+        at: The message that the part follows; None where nothing is before it.
+        told: The instructions among what is before, which are sent whatever is cut.
+        gone: How many of the others are left out, from `first` to `last`.
+        skipped: What of it no model may see.
+    """
+
+    at: MessageId | None = None
+    told: tuple[Message, ...] = ()
+    gone: int = 0
+    first: MessageId | None = None
+    last: MessageId | None = None
+    skipped: Mapping[Reason, int] = field(default_factory=dict)
+
+    def and_of(
+        self, part: Sequence[Message], start: MessageId | None, deletions: frozenset[MessageId]
+    ) -> Earlier:
+        """Return what stands before `start`, which is on the path in `part`, right after this."""
+        cut = next((n for n, message in enumerate(part) if message.id == start), 0)
+        if not cut:
+            return self
+        shown = visible(part[:cut], deletions)
+        gone = [message.id for message in shown if message.role not in INSTRUCTING]
+        return Earlier(
+            at=part[cut - 1].id,
+            told=(*self.told, *(m for m in shown if m.role in INSTRUCTING)),
+            gone=self.gone + len(gone),
+            first=self.first or next(iter(gone), None),
+            last=gone[-1] if gone else self.last,
+            skipped=collections.Counter(self.skipped) + _unseen(part[:cut], deletions),
+        )
+
+
+NOTHING: Final = Earlier()
+
+
 @dataclass(slots=True, kw_only=True)
 class Warm:
     """A line, how far it goes, and what is known about it.
@@ -72,7 +113,7 @@ class Warm:
     dynamic: list[InputBlock] = field(default_factory=list)
     dynamic_tokens: int = 0
     dynamic_counted: int = 0
-    left_out: tuple[MessageId, ...] = ()
+    earlier: Earlier = NOTHING
     stopped_at: int = 0  # how long it was when nothing of it could be compacted
     skipped: collections.Counter[Reason] = field(default_factory=collections.Counter)
     listed: Listed | None = None  # how far its mappings are stored, once that is known
@@ -93,12 +134,8 @@ class Warm:
             self.feed(message, beside.get(message.id, ()))
 
     def skip(self, path: Sequence[Message]) -> None:
-        """Count what of `path` no model may see."""
-        for n, message in enumerate(path):
-            if message.id in self.deletions:
-                self.skipped[Reason.DELETION] += 1
-            elif message.status is not Status.SUCCESS and n < len(path) - 1:
-                self.skipped[Reason.STATUS] += 1
+        """Count what of `path` no model may see; its end may be an input that is still to be said."""
+        self.skipped += _unseen(path, self.deletions, leaf=path[-1].id)
 
     def feed(self, message: Message, inputs: Sequence[InputBlock] = ()) -> None:
         """Take the next message, and what stands beside it."""
@@ -107,6 +144,18 @@ class Warm:
         self.pending = message if message.status is Status.PENDING else None
         self.said += 1
         self.told += message.role in INSTRUCTING
+
+
+def _unseen(
+    path: Iterable[Message], deletions: frozenset[MessageId], leaf: MessageId | None = None
+) -> collections.Counter[Reason]:
+    found: collections.Counter[Reason] = collections.Counter()
+    for message in path:
+        if message.id in deletions:
+            found[Reason.DELETION] += 1
+        elif message.status is not Status.SUCCESS and message.id != leaf:
+            found[Reason.STATUS] += 1
+    return found
 
 
 def _may_follow(pending: Message | None, message: Message) -> bool:
@@ -167,8 +216,10 @@ class LineCache:
                 warm.extend(new, beside)
                 warm.leaf = leaf
                 return warm
-        whole, beside = await self._read(conversation, leaf, entering, inputs)
-        path = visible(whole, conversation.deletions)
+        if selection is None and last is not None:
+            selection = last.trace.selection
+        earlier, part = await self._part(conversation, leaf, entering, warm, selection)
+        path = [*earlier.told, *visible(part, conversation.deletions)]
         last = last or await last_planned(self._store, conversation, path)
         begun = Warm(
             line=adapter.line(policy, tools, key=key, conversation=conversation.id),
@@ -177,36 +228,37 @@ class LineCache:
             adapter=adapter.digest,
             policy=policy_digest,
             toolset=toolset_digest,
+            skipped=collections.Counter(earlier.skipped),
             last=last,
         )
         if selection is None:
             selection = last.trace.selection if last is not None else WHOLE
+        sent = chosen(path, selection.start)
+        if any(message.id == selection.start for message in path):  # it may have been deleted
+            begun.earlier = earlier.and_of(part, selection.start, conversation.deletions)
+        beside = await self._beside(conversation, sent, entering, inputs)
         older = await checkpoint_beside(
             self._store, conversation.tenant, conversation.id, selection
         )
         for message, inputs_of in older.items():
             beside = {**beside, message: (*inputs_of, *beside.get(message, ()))}
-        begun.skip(whole)
-        self._begin(begun, path, beside, adapter, policy, selection)
+        begun.skip(part)
+        if begun.earlier.gone:
+            begun.selection = selection
+        self._begin(begun, sent, beside, adapter, policy)
         self._keep(conversation.id, begun)
         return begun
 
     def _begin(
         self,
         warm: Warm,
-        path: Sequence[Message],
+        sent: Sequence[Message],
         beside: Beside,
         adapter: Adapter,
         policy: Policy,
-        selection: Selection,
     ) -> None:
-        """Feed a line that is empty with what of `path` is selected."""
+        """Feed a line that is empty with what of its path is sent."""
         last = warm.last
-        sent = chosen(path, selection.start)
-        if len(sent) < len(path):
-            warm.selection = selection
-            there = {message.id for message in sent}
-            warm.left_out = tuple(message.id for message in path if message.id not in there)
         again = (
             last is not None
             and last.manifest.adapter_digest == adapter.digest
@@ -279,15 +331,48 @@ class LineCache:
     ) -> tuple[list[Message], Beside]:
         """Return the path to `leaf`, and what stands beside the messages of it."""
         path = await self._path(conversation.id, leaf, entering, until=until)
-        stored = [message for message in path if message is not entering]
-        beside = await inputs_beside(self._store, conversation.tenant, stored)
-        return path, {**beside, entering.id: inputs} if entering and inputs else beside
+        return path, await self._beside(conversation, path, entering, inputs)
 
-    async def path(
+    async def _beside(
+        self,
+        conversation: Conversation,
+        messages: Iterable[Message],
+        entering: Message | None,
+        inputs: tuple[InputBlock, ...],
+    ) -> Beside:
+        stored = [message for message in messages if message is not entering]
+        beside = await inputs_beside(self._store, conversation.tenant, stored)
+        return {**beside, entering.id: inputs} if entering and inputs else beside
+
+    async def _part(
+        self,
+        conversation: Conversation,
+        leaf: MessageId,
+        entering: Message | None,
+        warm: Warm | None,
+        selection: Selection | None,
+    ) -> tuple[Earlier, list[Message]]:
+        """Return the path to `leaf` from what `warm` knows of its beginning on, or all of it.
+
+        All of it where it leads elsewhere, or where what is selected begins before that.
+        """
+        if warm is not None and warm.earlier.at and warm.deletions == conversation.deletions:
+            earlier, start = warm.earlier, selection.start if selection is not None else None
+            part = await self._path(conversation.id, leaf, entering, until=earlier.at)
+            follows = bool(part) and part[0].parent == earlier.at
+            if follows and any(message.id == start for message in part):
+                return earlier, part
+        return NOTHING, await self._path(conversation.id, leaf, entering)
+
+    async def sent(
         self, conversation: Conversation, leaf: MessageId, entering: Message | None
-    ) -> list[Message]:
-        """Return everything on the line that ends in `leaf`, whatever of it is sent."""
-        return visible(await self._path(conversation.id, leaf, entering), conversation.deletions)
+    ) -> tuple[list[Message], Selection]:
+        """Return what is sent of the line that ends in `leaf`, and what it was selected by."""
+        warm = self._warm.get(conversation.id)
+        selection = warm.selection if warm is not None else WHOLE
+        earlier, part = await self._part(conversation, leaf, entering, warm, selection)
+        path = [*earlier.told, *visible(part, conversation.deletions)]
+        return chosen(path, selection.start), selection
 
     def call_ids(self, conversation: ConversationId) -> Container[str]:
         """Return the ids of the calls on the conversation's newest line."""
@@ -298,11 +383,6 @@ class LineCache:
         """Return how the tools of the conversation's newest line are named, if it is here."""
         warm = self._warm.get(conversation)
         return warm.line.tool_names if warm is not None else None
-
-    def selection(self, conversation: ConversationId) -> Selection:
-        """Return which part of its path the conversation's newest line was made of."""
-        warm = self._warm.get(conversation)
-        return warm.selection if warm is not None else WHOLE
 
     def stop_compacting(self, conversation: ConversationId) -> None:
         """Remember that nothing of the conversation's line can be compacted as it stands."""

@@ -175,8 +175,8 @@ class Planner:
             if compaction is None and self._crowded(wanted.policy, warm, found.total_tokens):
                 raise Crowded(found.total_tokens)
             if not found.grant.fits:
-                path = await lines.path(conversation, leaf, entering)
-                selection = self._shorter(path, wanted.policy, warm, found)
+                sent, _ = await lines.sent(conversation, leaf, entering)
+                selection = self._shorter(sent, wanted.policy, warm, found)
                 continue
             fitting = wanted.with_output(found.grant.output_tokens)
             if fitting.policy_digest == target.policy_digest:
@@ -195,27 +195,27 @@ class Planner:
         return not warm.stopped_at or warm.said >= warm.stopped_at + settings.compact_keep
 
     def _shorter(
-        self, path: Sequence[Message], policy: Policy, warm: Warm, found: Weighed
+        self, sent: Sequence[Message], policy: Policy, warm: Warm, found: Weighed
     ) -> Selection:
-        """Return a smaller part of the path, by what the request has too much.
+        """Return a smaller part of what is sent, by what the request has too much.
 
         Raises:
             SequenceRejected: `over_window`: nothing may be left out, or nothing more can be.
         """
-        leaf, room = path[-1].id, self.budget(policy).prompt
+        leaf, room = sent[-1].id, self.budget(policy).prompt
         if policy.truncation == "disabled" or room is None:
             raise SequenceRejected([_over(leaf, policy, found)])
         counter = counter_of(policy.model)
         factor = self.factor(policy, counter)
-        line = [candidate(message, counter, factor) for message in path]
-        begun = next((n for n, m in enumerate(path) if m.id == warm.selection.start), 0)
-        sent = sum(m.tokens for n, m in enumerate(line) if n >= begun or m.stays)
-        start = cut(line, tokens=room * TRIMMED_TO // 100 - (found.total_tokens - sent))
+        line = [candidate(message, counter, factor) for message in sent]
+        begun = next((n for n, m in enumerate(sent) if m.id == warm.selection.start), 0)
+        beside = found.total_tokens - sum(message.tokens for message in line)
+        start = cut(line, tokens=room * TRIMMED_TO // 100 - beside)
         if start <= begun:  # the guide was too low: the next turn goes too
             start = next((place for place in turns(line) if place > begun), 0)
         if not start:
             raise SequenceRejected([_over(leaf, policy, found)])
-        return Selection(start=path[start].id, checkpoint=warm.selection.checkpoint)
+        return Selection(start=sent[start].id, checkpoint=warm.selection.checkpoint)
 
     async def _explained(
         self,

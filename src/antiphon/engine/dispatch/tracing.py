@@ -81,10 +81,10 @@ def _blocks(
 
 
 def _left_out(warm: Warm) -> Iterator[LeftOut]:
-    gone, compacted = warm.left_out, warm.selection.checkpoint is not None
-    if gone:
+    earlier, compacted = warm.earlier, warm.selection.checkpoint is not None
+    if earlier.gone:
         reason = Reason.COMPACTION if compacted else Reason.TRUNCATION
-        yield LeftOut(reason=reason, count=len(gone), first=gone[0], last=gone[-1])
+        yield LeftOut(reason=reason, count=earlier.gone, first=earlier.first, last=earlier.last)
     for reason, number in sorted(warm.skipped.items()):
         yield LeftOut(reason=reason, count=number)
 
