@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from antiphon.core.ids import TenantId
+from antiphon.core.ids import ConversationId, TenantId
 from antiphon.core.keys import EVERY_RIGHT, KeyTerms
+from antiphon.engine.engine import Engine
 from antiphon.engine.models import Model, Models, Routing
 from antiphon.engine.prices import PRICES, Price
 from antiphon.engine.settings import Settings
@@ -31,8 +32,9 @@ CHAT = "/v1/chat/completions"
 class Gateway:
     """A server with keys, over two models."""
 
-    def __init__(self, app: Any, keyring: Keyring, clock: SimulatedClock) -> None:
-        self.app, self.keyring, self.clock = app, keyring, clock
+    def __init__(self, engine: Engine, keyring: Keyring, clock: SimulatedClock) -> None:
+        self.engine, self.keyring, self.clock = engine, keyring, clock
+        self.app = build(engine, keyring)
 
     async def client(self, **terms: Any) -> Client:
         key, secret = await self.keyring.make(
@@ -63,7 +65,7 @@ async def gateway(path: Path, provider: ScriptedProvider) -> AsyncIterator[Gatew
     settings = Settings(models=Models(named=MappingProxyType(named)), cancel_grace_s=0.0)
     async with app_on(path / "a.db", provider, settings=settings, clock=clock) as library:
         keyring = Keyring(library.engine.world)
-        yield Gateway(build(library.engine, keyring), keyring, clock)
+        yield Gateway(library.engine, keyring, clock)
 
 
 def refusal(told: Answer) -> tuple[int, str, str | None, str | None]:
@@ -143,6 +145,27 @@ async def test_a_budget_that_is_used_up_ends_with_its_day_or_month(
         assert used.json["month"] == used.json["today"]
         await server.clock.advance(float(after or 0) + 1)
         assert (await client.post(CHAT, HI)).status == 200
+
+
+@pytest.mark.req("M149")
+async def test_what_is_asked_beside_a_turn_is_charged_to_the_key_whose_turn_it_is(
+    tmp_path: Path,
+) -> None:
+    decided = says('{"decision": "continue"}')
+    async with gateway(tmp_path, ScriptedProvider(says("Fine."), decided)) as server:
+        client, other = await server.client(tokens_per_day=30), await server.client()
+        made = await client.post(f"{ROOT}/conversations", {"scheduling": True})
+        conversation = f"{ROOT}/conversations/{made.json['id']}"
+        sent = await client.post(f"{conversation}/messages", {"content": "Hi", "model": "a"})
+        assert sent.status == 202, sent.body
+        await server.engine.idle(ConversationId(made.json["id"]))
+        used = await client.get(f"{ROOT}/keys/{client.headers['x-test-key']}/usage")
+        # Two answers of 10 tokens in and 5 out: the turn's, and the decision's after it.
+        both = {"answers": 2, "input_tokens": 20, "output_tokens": 10, "micros": 40_000}
+        assert used.json["today"] == both
+        nothing = await client.get(f"{ROOT}/keys/{other.headers['x-test-key']}/usage")
+        assert nothing.json["today"]["answers"] == 0
+        assert refusal(await client.post(CHAT, HI))[1] == "budget_exhausted"
 
 
 async def test_a_key_may_have_every_broken_history_repaired(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import msgspec
 
 from antiphon.core.ids import ConversationId, Digest, MessageId, TenantId
 from antiphon.core.rollout import Difference, Rollout, Tally
+from antiphon.core.usage import Cost
 
 R = TypeVar("R", covariant=True)
 
@@ -37,6 +38,14 @@ class Spent(msgspec.Struct, frozen=True, kw_only=True):
 
     key: str
     micros: int
+
+
+def charged(key: str, cost: Cost | None) -> Spent | None:
+    """Return what an answer costs the key that asked for it; None where no key did.
+
+    What has no price costs nothing, and is counted all the same.
+    """
+    return Spent(key=key, micros=0 if cost is None else cost.micros) if key else None
 
 
 class Spending(msgspec.Struct, frozen=True, kw_only=True):

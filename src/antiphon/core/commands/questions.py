@@ -8,6 +8,7 @@ from antiphon.core.commands.base import Command, Fence
 from antiphon.core.deltas import Usage
 from antiphon.core.ids import Digest, OperationId, RunId
 from antiphon.core.records import Attempt, Run
+from antiphon.core.standing import Spent
 from antiphon.core.usage import Cost
 
 
@@ -15,7 +16,8 @@ from antiphon.core.usage import Cost
 class AnswerQuestion(Command[Attempt]):
     """Row 6 for a question beside the turn: its answer is noted, its usage counts for the run.
 
-    Nothing else changes. `answer` names the content that was put before it.
+    Nothing else changes. `answer` names the content that was put before it, and `spent` what it
+    cost the key that asked for the turn, counted in the same transaction.
     """
 
     operation: OperationId
@@ -23,6 +25,7 @@ class AnswerQuestion(Command[Attempt]):
     answer: Digest
     usage: Usage = Usage()
     cost: Cost | None = None
+    spent: Spent | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

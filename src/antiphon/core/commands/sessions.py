@@ -9,6 +9,7 @@ from antiphon.core.commands.base import Command, Fence
 from antiphon.core.deltas import Usage
 from antiphon.core.ids import RunId, SessionId
 from antiphon.core.records import Cause, Conversation, HandOver, Run
+from antiphon.core.standing import Spent
 from antiphon.core.usage import Cost
 
 
@@ -24,13 +25,15 @@ class SetGoal(Command[Conversation]):
 class NoteWish(Command[Run]):
     """A model has asked for a new session and for nothing else: its answer was refused (row 8).
 
-    The run goes on once the wish is settled. What the answer cost counts for it.
+    The run goes on once the wish is settled. What the answer cost counts for it, and for
+    the key that asked.
     """
 
     run: RunId
     goal: str
     usage: Usage = Usage()
     cost: Cost | None = None
+    spent: Spent | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

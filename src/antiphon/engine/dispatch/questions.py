@@ -40,6 +40,7 @@ from antiphon.core.manifest import (
 )
 from antiphon.core.questions import Question, Reply, Said, Unsaid, as_message
 from antiphon.core.records import Attempt, Conversation
+from antiphon.core.standing import charged
 from antiphon.engine.dispatch.exchange import (
     Answered,
     Broken,
@@ -264,7 +265,7 @@ class Questions:
         world, attempt = self._world, asked.attempt
         content = answer.text.encode("utf-8", "surrogatepass")
         name = digest(asked.target.key, "answer", content)
-        now_ms = world.clock.now_ms()
+        now_ms, cost = world.clock.now_ms(), asked.model.cost(answer.usage)
         done = await world.store.do_all(
             PutContent(conversation=attempt.conversation, now_ms=now_ms, items=((name, content),)),
             AnswerQuestion(
@@ -274,7 +275,8 @@ class Questions:
                 generation=attempt.generation,
                 answer=name,
                 usage=answer.usage,
-                cost=asked.model.cost(answer.usage),
+                cost=cost,
+                spent=charged(asked.question.run.options.key, cost),
             ),
         )
         if isinstance(done, Denied):

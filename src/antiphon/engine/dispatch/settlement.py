@@ -53,8 +53,7 @@ from antiphon.core.repeats import (
     repetition,
 )
 from antiphon.core.scheduling import SWITCH_TOOL, read_switch
-from antiphon.core.standing import Spent
-from antiphon.core.usage import Cost
+from antiphon.core.standing import charged
 from antiphon.engine.dispatch.exchange import Answered, Broken, Outcome, Rejected, Unsent
 from antiphon.engine.dispatch.target import Target
 from antiphon.engine.live import LiveRun
@@ -254,7 +253,7 @@ class Settlement:
             found=found,
             verdict=verdict,
             cost=cost,
-            spent=_spent(accepted, cost),
+            spent=charged(accepted.charged, cost),
             wish=wish,
         )
         together = await world.do_all(commit, *self._starts(accepted, calls))
@@ -306,6 +305,7 @@ class Settlement:
             code=SWITCH_TOOL.name,
             shown=preview is not None and preview.shown,
         )
+        cost = accepted.model.cost(answer.usage)
         rest: tuple[Command[Any], ...] = (
             Close(conversation=at, now_ms=now_ms, operation=attempt.operation),
             NoteWish(
@@ -314,7 +314,8 @@ class Settlement:
                 run=accepted.run,
                 goal=wish,
                 usage=answer.usage,
-                cost=accepted.model.cost(answer.usage),
+                cost=cost,
+                spent=charged(accepted.charged, cost),
             ),
         )
         done = await world.store.do_all(refuse, *rest)
@@ -527,13 +528,6 @@ class Settlement:
         if may and unknown.number <= world.settings.retries:
             return Again(wait_ms=0, after_unknown=True)
         return await self.end(accepted.run, accepted.conversation, code)
-
-
-def _spent(accepted: Accepted, cost: Cost | None) -> Spent | None:
-    """Return what an answer costs, and whom; what has no price costs nothing."""
-    if not accepted.charged:
-        return None
-    return Spent(key=accepted.charged, micros=0 if cost is None else cost.micros)
 
 
 def _shown_chars(function: Function | None, default: int) -> int:

@@ -11,6 +11,7 @@ from antiphon.core.usage import used
 from antiphon.errors import InternalError
 from antiphon.stores.sql.commands.dispatch import question_told
 from antiphon.stores.sql.rows import AttemptRow, RunRow, pack
+from antiphon.stores.sql.standing import spend
 from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sql.transitions import Claim, move
 
@@ -31,6 +32,8 @@ def answer(tx: Transaction, command: AnswerQuestion) -> Attempt | Denied:
     )
     run = tx.run_at(attempt.run_place)
     tx.change_run(run, **run.counted(took))
+    if command.spent is not None:
+        spend(tx, command.spent, command.now_ms, took)
     answered = tx.keep_attempt(moved.attempt._replace(answer=pack(command.answer)))
     return question_told(tx, command, answered, took)
 

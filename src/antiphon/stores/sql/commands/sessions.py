@@ -36,6 +36,7 @@ from antiphon.core.usage import used
 from antiphon.errors import NotFound
 from antiphon.stores.sql.messages import insert_message, settle
 from antiphon.stores.sql.rows import ConversationRow, RunRow, encode_json
+from antiphon.stores.sql.standing import spend
 from antiphon.stores.sql.transaction import Transaction
 
 
@@ -132,12 +133,11 @@ def note_wish(tx: Transaction, command: NoteWish) -> Run | Denied:
     run = tx.run(c, command.run)
     if run.status != RunStatus.PENDING:
         return Denied("run_pending")
-    return tx.change_run(
-        run,
-        wish=command.goal,
-        answer=None,
-        **run.counted(used(command.usage, command.cost)),
-    ).record(c.id)
+    took = used(command.usage, command.cost)
+    if command.spent is not None:
+        spend(tx, command.spent, command.now_ms, took)
+    wished = tx.change_run(run, wish=command.goal, answer=None, **run.counted(took))
+    return wished.record(c.id)
 
 
 def drop_wish(tx: Transaction, command: DropWish) -> Run | Denied:
