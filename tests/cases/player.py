@@ -97,7 +97,7 @@ class Player:
     async def serve(self) -> None:
         """Play until the other side leaves."""
         start = msgspec.json.decode(await self._reader.readline(), type=Start)
-        OpenAIChat.closing_ends = start.closing_ends  # type: ignore[misc]  # a fact of this provider
+        OpenAIChat.closing_ends = start.closing_ends
         clock, gates = SimulatedClock(start.now_ms), Gates(all_free=start.free)
         asyncio.get_running_loop().set_default_executor(_Threads(gates))
         settings = _settings(start)

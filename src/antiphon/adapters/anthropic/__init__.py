@@ -2,91 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
-
-import msgspec
+from collections.abc import Mapping
 
 from antiphon.adapters.anthropic import errors, kept, parse, read
-from antiphon.adapters.anthropic.profile import (
-    ANTHROPIC,
-    WIRE_FACTS,
-    Wire,
-    facts_of,
-    with_wire_facts,
-)
+from antiphon.adapters.anthropic.profile import ANTHROPIC, Wire, facts_of
 from antiphon.adapters.anthropic.render import AnthropicLine
-from antiphon.adapters.base import HttpVerdict, Parsed, Reader
-from antiphon.core.digests import NO_KEY, digest
+from antiphon.adapters.base import Parsed
+from antiphon.adapters.dialect import Dialect, Pieces
 from antiphon.core.findings import Finding
-from antiphon.core.ids import ConversationId
-from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.profile import Profile, with_facts
-from antiphon.core.recovery import Rung
-from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
+from antiphon.core.manifest import Policy
 
-VERSION: Final = 1
+PIECES = Pieces(line=AnthropicLine, reader=read.Reader, classify=errors.classify, parse=parse.parse)
 
 
-class Anthropic:
-    """The dialect at version 1, with the facts of one model.
-
-    What a model's name says of it is taken into account for each request; a fact that is stated
-    goes before it.
-
-    Args:
-        facts: What is known of the model beyond the dialect: `antiphon.core.profile.FACTS`, and
-            how a request is spelled: `profile.Wire`.
-
-    Raises:
-        InvalidInput: `unknown_fact` or `bad_fact`.
-    """
-
-    version: Final = VERSION
-    recovery: Final = (Rung.CONNECTION, Rung.DEADLINE)
-    closing_ends: Final = True
-    name: Final = ANTHROPIC.name
+class Anthropic(Dialect[Wire]):
+    """The dialect at version 1, with the facts of one model."""
 
     def __init__(self, facts: Mapping[str, object] | None = None) -> None:
-        facts = facts or {}
-        spelling = {name: value for name, value in facts.items() if name in WIRE_FACTS}
-        self._stated = {name: value for name, value in facts.items() if name not in WIRE_FACTS}
-        self.profile: Final = with_facts(ANTHROPIC, self._stated)
-        self._wire = with_wire_facts(Wire(), spelling)
-        stored = msgspec.json.encode((VERSION, self.profile, self._wire), order="deterministic")
-        self.digest: Final = digest(NO_KEY, "adapter", stored)
+        super().__init__(ANTHROPIC, Wire(), facts, PIECES)
 
-    def line(
-        self,
-        policy: Policy,
-        tools: Sequence[ToolDeclaration],
-        *,
-        key: bytes,
-        conversation: ConversationId | None = None,
-    ) -> AnthropicLine:
-        """Return an empty line for requests of this policy and these tools."""
-        profile = self._profile_for(policy)
-        return AnthropicLine(profile, self._wire, policy, tools, key=key, conversation=conversation)
-
-    def _profile_for(self, policy: Policy) -> Profile:
-        known = {**facts_of(policy.model), **parse.facts_of_options(policy.extra)}
-        return with_facts(
-            self.profile, {name: v for name, v in known.items() if name not in self._stated}
-        )
-
-    def reader(self, content_type: str, limits: Limits = DEFAULT_LIMITS) -> Reader:
-        """Return a reader for an answer of this content type, no larger than `limits`."""
-        return read.Reader(content_type, limits)
-
-    def classify(
-        self, status: int, headers: Mapping[str, str], body: bytes, now_ms: int
-    ) -> HttpVerdict:
-        """Return what an answer with a status other than 200 means."""
-        return errors.classify(status, headers, body, now_ms)
-
-    def parse(self, request: Mapping[str, object]) -> Parsed:
-        """Return a client's request as our graph."""
-        return parse.parse(request)
+    def known(self, policy: Policy) -> Mapping[str, object]:
+        """Return what a model's name says of it, and what thinking in the options asks for."""
+        return {**facts_of(policy.model), **parse.facts_of_options(policy.extra)}
 
     def compare(self, parsed: Parsed, stored: Mapping[str, object]) -> tuple[Finding, ...]:
         """Return what of the thinking that was kept is missing, or not what came."""

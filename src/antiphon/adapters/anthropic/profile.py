@@ -8,14 +8,12 @@ model; the names that Anthropic gives its models tell some of them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from antiphon.core.blocks import Role
 from antiphon.core.profile import Echo, Profile, StrictSubset
-from antiphon.errors import InvalidInput
 
 HOME: Final = "https://api.anthropic.com"
 
@@ -80,20 +78,6 @@ WIRE_FACTS: Final = Wire.__struct_fields__
 NAMED: Final = re.compile(r"claude-(?P<family>[a-z]+)-(?P<major>\d{1,2})(?:-(?P<minor>\d{1,2}))?\b")
 OLD: Final = re.compile(r"claude-(?:instant-|v?[123]\b)")
 DATED: Final = re.compile(r"(?:[-@]\d{8}(?:-v\d+(?::\d+)?)?|-latest)\Z")
-
-
-def with_wire_facts(wire: Wire, facts: Mapping[str, object]) -> Wire:
-    """Return `wire` as changed by `facts`.
-
-    Raises:
-        InvalidInput: `bad_fact`; `at` names the fact.
-    """
-    try:
-        return msgspec.convert({**msgspec.to_builtins(wire), **facts}, Wire)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(
-            f"This value does not fit: {error}.", code="bad_fact", at=f"facts.{'/'.join(facts)}"
-        ) from None
 
 
 def facts_of(model: str) -> dict[str, object]:

@@ -16,8 +16,7 @@ import msgspec
 from antiphon.adapters.anthropic.profile import facts_of as facts_of_claude
 from antiphon.adapters.anthropic.profile import same_model as same_claude
 from antiphon.core.blocks import Role
-from antiphon.core.profile import Echo, Profile, with_facts
-from antiphon.errors import InvalidInput
+from antiphon.core.profile import Echo, Profile
 
 FORMATS: Final[Mapping[str, str]] = {
     "application/pdf": "pdf",
@@ -88,29 +87,6 @@ WIRE_FACTS: Final = Wire.__struct_fields__
 
 ALTERNATING: Final = {"strict": True, "free": False, "none": False}
 HOME_OF_MODEL: Final = re.compile(r"\A(?:arn:[^/]*/)?(?:(?:us|us-gov|eu|apac|jp|au|ca|global)\.)?")
-
-
-def told(facts: Mapping[str, object]) -> tuple[Profile, Wire]:
-    """Return the dialect as `facts` change it.
-
-    Raises:
-        InvalidInput: `unknown_fact` or `bad_fact`; `at` names it.
-    """
-    own = {name: value for name, value in facts.items() if name in WIRE_FACTS and value is not None}
-    rest = {name: value for name, value in facts.items() if name not in WIRE_FACTS}
-    try:
-        wire = msgspec.convert(own, Wire)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(
-            f"This value does not fit: {error}.", code="bad_fact", at=f"facts.{'/'.join(own)}"
-        ) from None
-    profile = msgspec.structs.replace(BEDROCK, signed_reasoning=wire.signed_reasoning)
-    turns = rest.get("alternation")
-    if isinstance(turns, str) and turns in ALTERNATING:
-        # Whether neighbours of one role are joined by the service itself; ours always are.
-        profile = msgspec.structs.replace(profile, one_message_a_turn=ALTERNATING[turns])
-        rest = {name: value for name, value in rest.items() if name != "alternation"}
-    return with_facts(profile, rest), wire
 
 
 def facts_of(model: str) -> dict[str, object]:

@@ -2,96 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping
 
-import msgspec
-
-from antiphon.adapters.base import HttpVerdict, Parsed, Reader
+from antiphon.adapters.base import Parsed
+from antiphon.adapters.dialect import Dialect, Pieces
 from antiphon.adapters.gemini import errors, kept, parse, read
-from antiphon.adapters.gemini.profile import (
-    GEMINI,
-    WIRE_FACTS,
-    Wire,
-    facts_of,
-    with_wire_facts,
-)
+from antiphon.adapters.gemini.profile import GEMINI, Wire, facts_of
 from antiphon.adapters.gemini.render import ContentsLine
-from antiphon.core.digests import NO_KEY, digest
 from antiphon.core.findings import Finding
-from antiphon.core.ids import ConversationId
-from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.profile import Profile, with_facts
-from antiphon.core.recovery import Rung
-from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
+from antiphon.core.manifest import Policy
 
-VERSION: Final = 1
+PIECES = Pieces(line=ContentsLine, reader=read.Reader, classify=errors.classify, parse=parse.parse)
 
 
-class Gemini:
-    """The dialect at version 1, with the facts of one model.
-
-    What a model's name says of it is taken into account for each request; a fact that is stated
-    goes before it.
-
-    Args:
-        facts: What is known of the model beyond the dialect: `antiphon.core.profile.FACTS`, and
-            how a request is spelled: `profile.Wire`.
-
-    Raises:
-        InvalidInput: `unknown_fact` or `bad_fact`.
-    """
-
-    version: Final = VERSION
-    recovery: Final = (Rung.CONNECTION, Rung.DEADLINE)
-    closing_ends: Final = True
-    name: Final = GEMINI.name
+class Gemini(Dialect[Wire]):
+    """The dialect at version 1, with the facts of one model."""
 
     def __init__(self, facts: Mapping[str, object] | None = None) -> None:
-        facts = facts or {}
-        spelling = {name: value for name, value in facts.items() if name in WIRE_FACTS}
-        self._stated = {name: value for name, value in facts.items() if name not in WIRE_FACTS}
-        self.profile: Final = with_facts(GEMINI, self._stated)
-        self._wire = with_wire_facts(Wire(), spelling)
-        stored = msgspec.json.encode((VERSION, self.profile, self._wire), order="deterministic")
-        self.digest: Final = digest(NO_KEY, "adapter", stored)
+        super().__init__(GEMINI, Wire(), facts, PIECES)
 
-    def line(
-        self,
-        policy: Policy,
-        tools: Sequence[ToolDeclaration],
-        *,
-        key: bytes,
-        conversation: ConversationId | None = None,
-    ) -> ContentsLine:
-        """Return an empty line for requests of this policy and these tools."""
-        profile = self._profile_for(policy)
-        return ContentsLine(profile, self._wire, policy, tools, key=key, conversation=conversation)
-
-    def _profile_for(self, policy: Policy) -> Profile:
-        known = facts_of(policy.model)
-        return with_facts(
-            self.profile, {name: v for name, v in known.items() if name not in self._stated}
-        )
-
-    def reader(self, content_type: str, limits: Limits = DEFAULT_LIMITS) -> Reader:
-        """Return a reader for an answer of this content type, no larger than `limits`."""
-        return read.Reader(content_type, limits)
-
-    def classify(
-        self, status: int, headers: Mapping[str, str], body: bytes, now_ms: int
-    ) -> HttpVerdict:
-        """Return what an answer with a status other than 200 means."""
-        return errors.classify(status, headers, body, now_ms)
-
-    def parse(self, request: Mapping[str, object]) -> Parsed:
-        """Return a client's request as our graph."""
-        return parse.parse(request)
+    def known(self, policy: Policy) -> Mapping[str, object]:
+        """Return what a model's name says of it."""
+        return facts_of(policy.model)
 
     def compare(self, parsed: Parsed, stored: Mapping[str, object]) -> tuple[Finding, ...]:
         """Return where a kept signature is missing, unless the model is said not to mind."""
         enforced = self.profile.signed_calls
-        if not enforced and self._stated.get("thought_signatures") is not None:
+        if not enforced and "thought_signatures" in self.stated:
             return ()
         return tuple(kept.findings(parsed, stored, enforced=enforced))
 

@@ -8,7 +8,6 @@ a model enforces.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote, urlsplit
 
@@ -16,7 +15,6 @@ import msgspec
 
 from antiphon.core.blocks import Role
 from antiphon.core.profile import Echo, Profile
-from antiphon.errors import InvalidInput
 
 HOME: Final = "https://generativelanguage.googleapis.com"
 API_VERSION: Final = "/v1beta"
@@ -102,20 +100,6 @@ def headers(key_header: str, *, stream: bool) -> tuple[tuple[str, str], ...]:
     accept = "text/event-stream" if stream else "application/json"
     fields = {"accept": accept, "content-type": "application/json", key_header: ""}
     return tuple(sorted(fields.items()))
-
-
-def with_wire_facts(wire: Wire, facts: Mapping[str, object]) -> Wire:
-    """Return `wire` as changed by `facts`.
-
-    Raises:
-        InvalidInput: `bad_fact`; `at` names the fact.
-    """
-    try:
-        return msgspec.convert({**msgspec.to_builtins(wire), **facts}, Wire)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(
-            f"This value does not fit: {error}.", code="bad_fact", at=f"facts.{'/'.join(facts)}"
-        ) from None
 
 
 def facts_of(model: str) -> dict[str, object]:

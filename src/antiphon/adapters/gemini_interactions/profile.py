@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -11,7 +10,6 @@ from antiphon.adapters.gemini.profile import MEDIA, base_url
 from antiphon.adapters.gemini.profile import facts_of as told_by_name
 from antiphon.core.blocks import Role
 from antiphon.core.profile import Echo, Profile
-from antiphon.errors import InvalidInput
 
 INTERACTIONS: Final = Profile(
     name="gemini-interactions",
@@ -57,20 +55,6 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 WIRE_FACTS: Final = Wire.__struct_fields__
-
-
-def with_wire_facts(wire: Wire, facts: Mapping[str, object]) -> Wire:
-    """Return `wire` as changed by `facts`.
-
-    Raises:
-        InvalidInput: `bad_fact`; `at` names the fact.
-    """
-    try:
-        return msgspec.convert({**msgspec.to_builtins(wire), **facts}, Wire)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(
-            f"This value does not fit: {error}.", code="bad_fact", at=f"facts.{'/'.join(facts)}"
-        ) from None
 
 
 def facts_of(model: str) -> dict[str, object]:

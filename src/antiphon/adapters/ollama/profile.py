@@ -6,14 +6,12 @@ what it does not understand it leaves out in silence, so that has to be refused 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from antiphon.core.blocks import Role
 from antiphon.core.profile import Echo, Profile
-from antiphon.errors import InvalidInput
 
 HOME: Final = "http://127.0.0.1:11434"
 
@@ -48,20 +46,6 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 WIRE_FACTS: Final = Wire.__struct_fields__
-
-
-def with_wire_facts(facts: Mapping[str, object]) -> Wire:
-    """Return the spelling as `facts` have it.
-
-    Raises:
-        InvalidInput: `bad_fact`; `at` names the fact.
-    """
-    try:
-        return msgspec.convert(facts, Wire)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(
-            f"This value does not fit: {error}.", code="bad_fact", at=f"facts.{'/'.join(facts)}"
-        ) from None
 
 
 def same_model(maker: str | None, reader: str) -> bool:

@@ -2,47 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping
+from functools import partial
 
-import msgspec
-
-from antiphon.adapters.base import HttpVerdict, Parsed, Reader
+from antiphon.adapters.dialect import Dialect, Pieces
 from antiphon.adapters.openai_chat import errors, parse, read
-from antiphon.adapters.openai_chat.profile import (
-    OPENAI_CHAT,
-    WIRE_FACTS,
-    Wire,
-    with_wire_facts,
-)
+from antiphon.adapters.openai_chat.profile import OPENAI_CHAT, Wire
 from antiphon.adapters.openai_chat.render import ChatLine
-from antiphon.core.digests import NO_KEY, digest
-from antiphon.core.findings import Finding
-from antiphon.core.ids import ConversationId
-from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.profile import Profile, with_facts
-from antiphon.core.recovery import Rung
-from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
-
-VERSION: Final = 1
+from antiphon.core.profile import Profile
 
 
-class OpenAIChat:
+class OpenAIChat(Dialect[Wire]):
     """The dialect at version 1, with the facts of one model.
 
     Args:
         profile: What the dialect allows.
-        facts: What is known of the model beyond that: `antiphon.core.profile.FACTS`, and how
-            its server spells a request: `profile.Wire`.
+        facts: What is known of the model beyond that.
         wire: How the dialect spells a request.
-
-    Raises:
-        InvalidInput: `unknown_fact` or `bad_fact`.
     """
-
-    version: Final = VERSION
-    recovery: Final = (Rung.CONNECTION, Rung.DEADLINE)
-    closing_ends: Final = True
 
     def __init__(
         self,
@@ -50,47 +27,13 @@ class OpenAIChat:
         facts: Mapping[str, object] | None = None,
         wire: Wire = Wire(),  # noqa: B008  # frozen
     ) -> None:
-        facts = facts or {}
-        spelling = {name: value for name, value in facts.items() if name in WIRE_FACTS}
-        rest = {name: value for name, value in facts.items() if name not in WIRE_FACTS}
-        self.profile: Final = with_facts(profile, rest)
-        self._wire = with_wire_facts(wire, spelling)
-        stored = msgspec.json.encode((VERSION, self.profile, self._wire), order="deterministic")
-        self.digest: Final = digest(NO_KEY, "adapter", stored)
-
-    @property
-    def name(self) -> str:
-        """The dialect's name."""
-        return self.profile.name
-
-    def line(
-        self,
-        policy: Policy,
-        tools: Sequence[ToolDeclaration],
-        *,
-        key: bytes,
-        conversation: ConversationId | None = None,
-    ) -> ChatLine:
-        """Return an empty line for requests of this policy and these tools."""
-        return ChatLine(self.profile, self._wire, policy, tools, key=key, conversation=conversation)
-
-    def reader(self, content_type: str, limits: Limits = DEFAULT_LIMITS) -> Reader:
-        """Return a reader for an answer of this content type, no larger than `limits`."""
-        return read.Reader(content_type, limits, origin=self.profile.name)
-
-    def classify(
-        self, status: int, headers: Mapping[str, str], body: bytes, now_ms: int
-    ) -> HttpVerdict:
-        """Return what an answer with a status other than 200 means."""
-        return errors.classify(status, headers, body, now_ms)
-
-    def parse(self, request: Mapping[str, object]) -> Parsed:
-        """Return a client's request as our graph."""
-        return parse.parse(request, self.profile.name)
-
-    def compare(self, parsed: Parsed, stored: Mapping[str, object]) -> tuple[Finding, ...]:
-        """Return nothing: on this wire nothing comes that has to go back."""
-        return ()
+        pieces = Pieces(
+            line=ChatLine,
+            reader=partial(read.Reader, origin=profile.name),
+            classify=errors.classify,
+            parse=partial(parse.parse, dialect=profile.name),
+        )
+        super().__init__(profile, wire, facts, pieces)
 
 
 __all__ = ["OpenAIChat"]

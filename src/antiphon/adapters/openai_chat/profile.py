@@ -8,7 +8,6 @@ of their own stand in `dialects`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final, Literal
 from urllib.parse import quote, urlsplit
 
@@ -16,7 +15,6 @@ import msgspec
 
 from antiphon.core.blocks import Role
 from antiphon.core.profile import Profile
-from antiphon.errors import InvalidInput
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 NOWHERE: Final = "https://unnamed.invalid"
@@ -106,21 +104,6 @@ class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 WIRE_FACTS: Final = Wire.__struct_fields__
-
-
-def with_wire_facts(wire: Wire, facts: Mapping[str, object]) -> Wire:
-    """Return `wire` as changed by `facts`.
-
-    Raises:
-        InvalidInput: `bad_fact`; `at` names the fact.
-    """
-    merged = {**msgspec.to_builtins(wire), **facts}
-    try:
-        return msgspec.convert(merged, Wire)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(
-            f"This value does not fit: {error}.", code="bad_fact", at=f"facts.{'/'.join(facts)}"
-        ) from None
 
 
 def same_upstream(maker: str | None, reader: str) -> bool:

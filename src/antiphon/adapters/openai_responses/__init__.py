@@ -2,96 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Mapping
 
-import msgspec
-
-from antiphon.adapters.base import HttpVerdict, Parsed, ResumableReader
+from antiphon.adapters.base import Parsed
+from antiphon.adapters.dialect import KeptAnswers, Pieces
 from antiphon.adapters.openai_responses import errors, handles, kept, parse, read
-from antiphon.adapters.openai_responses.profile import (
-    OPENAI_RESPONSES,
-    WIRE_FACTS,
-    Wire,
-    with_wire_facts,
-)
+from antiphon.adapters.openai_responses.profile import OPENAI_RESPONSES, Wire
 from antiphon.adapters.openai_responses.render import ResponsesLine
-from antiphon.core.digests import NO_KEY, digest
 from antiphon.core.findings import Finding
-from antiphon.core.ids import ConversationId
-from antiphon.core.manifest import Policy, ToolDeclaration, WireRequest
-from antiphon.core.profile import with_facts
-from antiphon.core.recovery import Rung
-from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
 
-VERSION: Final = 1
+PIECES = Pieces(line=ResponsesLine, reader=read.Reader, classify=errors.classify, parse=parse.parse)
 
 
-class OpenAIResponses:
-    """The dialect at version 1, with the facts of one model.
-
-    Args:
-        facts: What is known of the model beyond the dialect: `antiphon.core.profile.FACTS`, and
-            how a request is spelled: `profile.Wire`.
-
-    Raises:
-        InvalidInput: `unknown_fact` or `bad_fact`.
-    """
-
-    version: Final = VERSION
-    name: Final = OPENAI_RESPONSES.name
+class OpenAIResponses(KeptAnswers[Wire]):
+    """The dialect at version 1, with the facts of one model."""
 
     def __init__(self, facts: Mapping[str, object] | None = None) -> None:
-        facts = facts or {}
-        spelling = {name: value for name, value in facts.items() if name in WIRE_FACTS}
-        rest = {name: value for name, value in facts.items() if name not in WIRE_FACTS}
-        self.profile: Final = with_facts(OPENAI_RESPONSES, rest)
-        self._wire = with_wire_facts(Wire(), spelling)
-        background = self._wire.background
-        first = Rung.HANDLE if background else Rung.CONNECTION
-        self.recovery: Final = (first, Rung.DEADLINE)
-        self.closing_ends: Final = not background
-        stored = msgspec.json.encode((VERSION, self.profile, self._wire), order="deterministic")
-        self.digest: Final = digest(NO_KEY, "adapter", stored)
-
-    def line(
-        self,
-        policy: Policy,
-        tools: Sequence[ToolDeclaration],
-        *,
-        key: bytes,
-        conversation: ConversationId | None = None,
-    ) -> ResponsesLine:
-        """Return an empty line for requests of this policy and these tools."""
-        return ResponsesLine(
-            self.profile, self._wire, policy, tools, key=key, conversation=conversation
+        super().__init__(
+            OPENAI_RESPONSES,
+            Wire(),
+            facts,
+            PIECES,
+            reader=read.Reader,
+            handles=handles,
+            background=lambda wire: wire.background,
         )
-
-    def reader(self, content_type: str, limits: Limits = DEFAULT_LIMITS) -> ResumableReader:
-        """Return a reader for an answer of this content type, no larger than `limits`."""
-        return read.Reader(content_type, limits)
-
-    def resume(self, policy: Policy, handle: str, *, after: str | None) -> WireRequest:
-        """Return the request for what came behind event `after`, or for all of the answer."""
-        return handles.resume(self._wire, policy, handle, after)
-
-    def query(self, policy: Policy, handle: str) -> WireRequest:
-        """Return the request for the answer as it stands."""
-        return handles.query(self._wire, policy, handle)
-
-    def cancel(self, policy: Policy, handle: str) -> WireRequest:
-        """Return the request to stop."""
-        return handles.cancel(self._wire, policy, handle)
-
-    def classify(
-        self, status: int, headers: Mapping[str, str], body: bytes, now_ms: int
-    ) -> HttpVerdict:
-        """Return what an answer with a status other than 200 means."""
-        return errors.classify(status, headers, body, now_ms)
-
-    def parse(self, request: Mapping[str, object]) -> Parsed:
-        """Return a client's request as our graph."""
-        return parse.parse(request)
 
     def compare(self, parsed: Parsed, stored: Mapping[str, object]) -> tuple[Finding, ...]:
         """Return what of the items that belong together was torn apart."""

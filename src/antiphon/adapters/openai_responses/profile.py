@@ -7,14 +7,12 @@ The rules are those of the published request types and of refusals that people h
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from antiphon.core.blocks import Role
 from antiphon.core.profile import Echo, Profile
-from antiphon.errors import InvalidInput
 
 INPUT_KINDS: Final = frozenset({"text", "image", "file"})
 
@@ -59,20 +57,6 @@ WIRE_FACTS: Final = Wire.__struct_fields__
 NAMED: Final = re.compile(r"(?:gpt|chatgpt|codex|o\d)[-.\w]*")
 DATED: Final = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|latest)\Z")
 PLAIN: Final = re.compile(r"(?:chatgpt-)?(?:gpt-)?(?:3\.5|4)")
-
-
-def with_wire_facts(wire: Wire, facts: Mapping[str, object]) -> Wire:
-    """Return `wire` as changed by `facts`.
-
-    Raises:
-        InvalidInput: `bad_fact`; `at` names the fact.
-    """
-    try:
-        return msgspec.convert({**msgspec.to_builtins(wire), **facts}, Wire)
-    except msgspec.ValidationError as error:
-        raise InvalidInput(
-            f"This value does not fit: {error}.", code="bad_fact", at=f"facts.{'/'.join(facts)}"
-        ) from None
 
 
 def same_model(maker: str | None, reader: str) -> bool:
