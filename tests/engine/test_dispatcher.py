@@ -255,6 +255,26 @@ async def test_silence_ends_in_unknown_after_the_idle_timeout(db: Path) -> None:
         assert provider.closed == 1
 
 
+@pytest.mark.parametrize(
+    ("end", "patience_s"), [((DONE,), 2), ((), 301)], ids=["end-was-told", "finish-was-told"]
+)
+async def test_an_answer_that_was_finished_is_kept_though_its_connection_stays_open(
+    db: Path, end: tuple[bytes, ...], patience_s: int
+) -> None:
+    from tests.support.clock import SimulatedClock
+
+    clock = SimulatedClock()
+    hold = Hold()
+    provider = ScriptedProvider([chunk({"content": "Argo."}), chunk({}, "stop"), *end, hold])
+    async with app_on(db, provider, clock=clock, settings=NO_RESEND) as app:
+        chat = await app.create()
+        run = await chat.send("Name a ship.")
+        await hold.reached.wait()
+        await clock.advance(patience_s)
+        assert (await run.result()).text == "Argo."
+        assert (provider.closed, len(provider.requests)) == (1, 1)
+
+
 async def test_the_providers_key_is_in_no_record(db: Path) -> None:
     from antiphon.engine.models import Model, Models, Secret
 

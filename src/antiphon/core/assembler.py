@@ -140,6 +140,16 @@ class Assembler:
         return self._failure is not None
 
     @property
+    def finished(self) -> bool:
+        """Whether the provider has said how it finished, and nothing since."""
+        return self._finish is not None and not self._went_on
+
+    @property
+    def ended(self) -> bool:
+        """Whether the provider has said that no more comes."""
+        return self._ended
+
+    @property
     def handle(self) -> str | None:
         """The provider's name for the response, once it was told."""
         return self._handle

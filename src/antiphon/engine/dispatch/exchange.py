@@ -28,6 +28,12 @@ from antiphon.engine.world import World
 
 ERROR_BODY_BYTES: Final = 64 * 1024
 
+LINGER_S: Final = 1.0
+"""How long a body may stay open behind the end of its answer.
+
+An end that comes in time leaves the connection for the next request; some servers never close.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Answered:
@@ -129,6 +135,12 @@ class Watchdog:
     def cancel(self, grace_s: float) -> None:
         """The run was canceled: read on for `grace_s` for what is on its way, then hang up."""
         self._stop_ms = self._world.clock.now_ms() + int(grace_s * 1000)
+        self._forget()
+        self._arm()
+
+    def answered(self) -> None:
+        """The answer has ended: what follows is the end of its body, or nothing."""
+        self._idle_ms = min(self._idle_ms, int(LINGER_S * 1000))
         self._forget()
         self._arm()
 
@@ -287,7 +299,7 @@ class Exchange:
         except Cut as error:
             return Broken(error.code, str(error))
         except TimeoutError:
-            return Broken(self.watchdog.reason, "The provider fell silent, or time was up.")
+            return self._silenced(reply)
         finally:
             if reply is not None:
                 await reply.close()
@@ -341,13 +353,30 @@ class Exchange:
                     self._world.broker.publish(live)
                 if assembler.failed:
                     break
-                if self._extends:
+                if assembler.ended:
+                    self.watchdog.answered()
+                elif self._extends:
                     self._extend(now_ms)
         except Cut as error:
             cut = error
+        return self._whole(reader, cut.code if cut else None)
+
+    def _silenced(self, reply: Reply | None) -> Outcome:
+        """Return what silence, or the end of all patience, leaves.
+
+        An answer that its provider had finished is whole, as it is where the connection breaks
+        behind the finish. Nothing is waited for after a cancel, so that it has no answer.
+        """
+        reason = self.watchdog.reason
+        if reply is not None and self._reader is not None and self._assembler.finished:
+            if not self.watchdog.canceled:
+                return self._whole(self._reader, reason)
+        return Broken(reason, "The provider fell silent, or time was up.")
+
+    def _whole(self, reader: Reader, cut: str | None) -> Answered:
         for delta in reader.end():
-            assembler.feed(delta)
-        return Answered(assembler.end(cut=cut.code if cut else None))
+            self._assembler.feed(delta)
+        return Answered(self._assembler.end(cut=cut))
 
     def _reader_of(self, reply: Reply) -> Reader:
         """Return the reader of the attempt: the one that has read its beginning, if any has."""
