@@ -351,6 +351,27 @@ async def test_a_body_without_length_ends_with_its_connection(transport: HttpTra
         assert await read(await send(transport, request(upstream.url))) == b"hi"
 
 
+async def test_a_kept_connection_that_breaks_is_told_to_the_caller_and_to_nobody_else(
+    transport: HttpTransport,
+) -> None:
+    complaints: list[str] = []
+    asyncio.get_running_loop().set_exception_handler(
+        lambda _, context: complaints.append(context["message"])
+    )
+    seen = asyncio.Event()
+    async with RawUpstream([READ, OK[:-2], seen, b"hi", READ, RESET]) as upstream:
+        reply = await send(transport, request(upstream.url))
+        seen.set()
+        assert await read(reply) == b"hi"
+        with pytest.raises(Cut) as caught:
+            await send(transport, request(upstream.url))
+    assert caught.value.code == "reset"
+    del caught, reply
+    await settle()
+    gc.collect()
+    assert complaints == []
+
+
 async def test_a_body_without_length_that_is_reset_is_a_cut(transport: HttpTransport) -> None:
     """The bytes alone look like the end; only the connection knows that it was none."""
     seen = asyncio.Event()

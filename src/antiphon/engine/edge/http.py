@@ -287,9 +287,15 @@ class _Body:
         self._forget()
 
     def _forget(self) -> None:
-        """Let go of the connection: the next answer on it is not ours to watch."""
+        """Let go of the connection: the next answer on it is not ours to watch.
+
+        That it breaks while it is idle is no event, but asyncio complains on standard error of
+        a failure at which nobody has looked.
+        """
         if self._closed is not None:
             self._closed.remove_done_callback(self._connection_closed)
+            self._closed.remove_done_callback(_noticed)  # of an answer before this one
+            self._closed.add_done_callback(_noticed)
 
     def _broken(self) -> Exception | None:
         """Return what broke the connection, or None while it is open and after a proper close."""
@@ -315,6 +321,10 @@ class _Body:
         if isinstance(failure, ConnectionError) or self._broken() is not None:
             return Cut("reset", f"{host} broke the connection in the middle of its answer.")
         return Cut("disconnected", f"{host} closed the connection in the middle of its answer.")
+
+
+def _noticed(closed: asyncio.Future[None]) -> None:
+    closed.exception()
 
 
 class _Exchange:
