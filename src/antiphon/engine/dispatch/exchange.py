@@ -367,10 +367,10 @@ class Exchange:
         An answer that its provider had finished is whole, as it is where the connection breaks
         behind the finish. Nothing is waited for after a cancel, so that it has no answer.
         """
-        reason = self.watchdog.reason
-        if reply is not None and self._reader is not None and self._assembler.finished:
-            if not self.watchdog.canceled:
-                return self._whole(self._reader, reason)
+        reason, reader = self.watchdog.reason, self._reader
+        whole = reply is not None and self._assembler.finished and not self.watchdog.canceled
+        if whole and reader is not None:
+            return self._whole(reader, reason)
         return Broken(reason, "The provider fell silent, or time was up.")
 
     def _whole(self, reader: Reader, cut: str | None) -> Answered:
