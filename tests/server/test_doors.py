@@ -21,6 +21,7 @@ from antiphon.engine.ports import Cut
 from antiphon.handles.events import Ended
 from antiphon.handles.run import RunHandle
 from antiphon.library import Local
+from antiphon.server.doors import turn
 from tests.server.sdk import WAIT_S, Door, door
 from tests.support.clock import SimulatedClock, settle
 from tests.support.provider import Hold, ScriptedProvider, Status, Step, asks, chunk, says
@@ -279,6 +280,31 @@ async def test_a_stream_that_breaks_after_text_was_shown_ends_with_an_error_and_
     assert text == "Half"
     assert error.code == "stream_incomplete"
     await ended(at)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_an_answer_that_is_asked_for_again_is_waited_for_however_long_it_takes_to_begin(
+    at: Door, monkeypatch: pytest.MonkeyPatch, streamed: bool
+) -> None:
+    monkeypatch.setattr(turn, "UNKNOWN_GRACE_S", 0.0)
+    hold, row = Hold(), RunHandle.row
+
+    async def seen_late(handle: RunHandle) -> Run:
+        await hold.reached.wait()  # the second attempt is on its way
+        found = await row(handle)
+        hold.go.set()
+        return found
+
+    monkeypatch.setattr(RunHandle, "row", seen_late)
+    at.provider.scripts = [[Cut("connection_lost", "It broke.")], [hold, *says("Whole.")]]
+    asked = at.client.chat.completions
+    if streamed:
+        pieces = await asked.create(model="rehearsal", messages=HI, stream=True)
+        text = "".join([p.choices[0].delta.content or "" async for p in pieces if p.choices])
+    else:
+        told = await asked.create(model="rehearsal", messages=HI)
+        text = told.choices[0].message.content or ""
+    assert (text, len(at.provider.requests)) == ("Whole.", 2)
 
 
 async def test_a_client_that_leaves_ends_its_run(at: Door) -> None:

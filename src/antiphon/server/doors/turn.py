@@ -269,16 +269,27 @@ async def _events(turn: Turn) -> AsyncGenerator[RunEvent, None]:
     """
     events = turn.handle.events()
     unknown = False
+    coming: asyncio.Future[RunEvent | None] | None = None
     try:
         while True:
-            async with asyncio.timeout(UNKNOWN_GRACE_S if unknown else None):
-                event = await anext(events, None)
+            coming = asyncio.ensure_future(anext(events, None))
+            if unknown and not await _soon(coming):
+                status = (await turn.handle.row()).status
+                if status is RunStatus.UNKNOWN:  # no longer, where it is being asked again
+                    raise run_error(turn.run.id, status, "outcome_unknown")
+            event = await coming
             if event is None:
                 return
             unknown = isinstance(event, Unknown)
             yield event
-    except TimeoutError:
-        raise run_error(turn.run.id, RunStatus.UNKNOWN, "outcome_unknown") from None
+    finally:
+        if coming is not None:
+            coming.cancel()
+
+
+async def _soon(coming: asyncio.Future[RunEvent | None]) -> bool:
+    done, _ = await asyncio.wait({coming}, timeout=UNKNOWN_GRACE_S)
+    return bool(done)
 
 
 # In one piece.
