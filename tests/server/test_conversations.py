@@ -81,6 +81,30 @@ async def test_the_tree_holds_what_was_said_and_the_head_goes_where_it_is_put(
         ]
 
 
+async def test_who_opens_a_long_conversation_is_told_its_end_first(tmp_path: Path) -> None:
+    provider = ScriptedProvider(*[says(f"Answer {n}.") for n in range(4)])
+    async with served(tmp_path / "a.db", provider) as server:
+        name = await server.conversation()
+        runs = []
+        for n in range(3):
+            runs.append((await server.send(name, f"Question {n}"))["id"])
+            await server.idle(name)
+        tree = (await server.client.get(f"{ROOT}/conversations/{name}/tree")).json
+        last = tree["messages"][-1]["id"]
+        await server.client.post(f"{ROOT}/messages/{last}/regenerate", {})
+        await server.idle(name)
+
+        end = (await server.client.get(f"{ROOT}/conversations/{name}/tree?newest=2")).json
+        texts = [message["blocks"][0]["text"] for message in end["messages"]]
+        assert (texts, end["whole"]) == (["Question 2", "Answer 2.", "Answer 3."], False)
+        assert [run["id"] for run in end["runs"]][0] == runs[-1]
+        assert len(end["runs"]) == 2
+        assert end["conversation"]["head"] == end["messages"][-1]["id"]
+        all_of_it = (await server.client.get(f"{ROOT}/conversations/{name}/tree?newest=7")).json
+        assert (len(all_of_it["messages"]), len(all_of_it["runs"])) == (7, 4)
+        assert all_of_it["whole"]
+
+
 async def test_the_same_message_again_is_the_same_run(tmp_path: Path) -> None:
     provider = ScriptedProvider(says("Once."))
     async with served(tmp_path / "a.db", provider) as server:

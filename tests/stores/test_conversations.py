@@ -364,3 +364,25 @@ async def test_a_run_of_another_conversation_is_not_found_here(store: Store, tal
     with pytest.raises(NotFound):
         await store.do(talk.place("run_9", parent=None, revision=0))
     assert (await store.find_run(RunId("run_9"))).conversation == other.conversation
+
+
+async def test_the_end_of_a_line_comes_with_its_alternatives_and_without_what_is_above(
+    talk: Talk,
+) -> None:
+    line = [talk.message(f"m{n}", parent=f"m{n - 1}" if n else None) for n in range(9)]
+    beside = [talk.message(f"b{n}", parent=f"m{n}") for n in range(0, 8, 2)]
+    below = [talk.message("below", parent="b6"), talk.message("next", parent="m8")]
+    await talk.do(add(talk, *line, *beside, *below, head="m8"))
+
+    async def excerpt(leaf: str | None, newest: int) -> tuple[list[str], bool]:
+        name = None if leaf is None else MessageId(leaf)
+        messages, whole = await talk.store.excerpt(talk.conversation, name, newest)
+        return [message.id for message in messages], whole
+
+    # m6 has a child that another line goes through; what stands below that one is not told.
+    assert await excerpt("m8", 2) == (["m7", "m8", "b6", "next"], False)
+    assert await excerpt("m2", 3) == (["m0", "m1", "m2", "m3", "b0", "b2"], False)
+    assert await excerpt(None, 3) == (["m0"], False)
+    assert await excerpt("m8", 15) == ([m.id for m in (*line, *beside, *below)], True)
+    (root, *_), _ = await talk.store.excerpt(talk.conversation, MessageId("m7"), 3)
+    assert (root.id, root.parent) == ("m5", "m4")

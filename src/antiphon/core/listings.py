@@ -19,11 +19,16 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tree(msgspec.Struct, frozen=True, kw_only=True):
-    """Every message there is, in the order in which they came, and every run."""
+    """Every message there is, in the order in which they came, and every run.
+
+    Or, where only the `newest` were asked for and there are more (`whole` is false): those of the
+    line that is looked at, what stands beside them, and the runs that they name or that are open.
+    """
 
     conversation: Conversation
     messages: list[Message]
     runs: list[Run]
+    whole: bool = True
 
 
 class Sessions(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,8 @@ from antiphon.core.archive import Archived
 from antiphon.core.asking import ModelTold
 from antiphon.core.blocks import Message
 from antiphon.core.ids import ConversationId, MessageId
-from antiphon.core.records import Conversation
+from antiphon.core.listings import Tree
+from antiphon.core.records import OPEN_RUN, Conversation
 from antiphon.core.tree import line as visible
 from antiphon.engine.models import REHEARSAL, Models
 from antiphon.errors import InvalidInput
@@ -30,6 +31,24 @@ async def line(
         if len(found) >= limit or len(path) < reach:
             return found[-limit:]
         reach *= 4  # deleted messages were among them
+
+
+async def tree(store: Store, row: Conversation, newest: int | None = None) -> Tree:
+    """Return a conversation's tree; with `newest`, no more than who opens it sees first.
+
+    That is the end of the line that is looked at, with every alternative to a message on it, so
+    that its versions can be told.
+    """
+    if newest is not None:
+        open_runs = await store.runs(row.id, OPEN_RUN)
+        leaf = next((run.leaf for run in reversed(open_runs) if run.leaf is not None), row.head)
+        messages, whole = await store.excerpt(row.id, leaf, newest)
+        if not whole:
+            named = {message.run for message in messages if message.run is not None}
+            ended = [await store.run(row.id, run) for run in named - {run.id for run in open_runs}]
+            runs = sorted([*open_runs, *ended], key=lambda run: run.seq)
+            return Tree(conversation=row, messages=messages, runs=runs, whole=False)
+    return Tree(conversation=row, messages=await store.tree(row.id), runs=await store.runs(row.id))
 
 
 async def archived(store: Store, row: Conversation) -> Archived:

@@ -198,6 +198,15 @@ class Store(Protocol):
     async def tree(self, conversation: ConversationId) -> list[Message]:
         """Return every message, in the order in which they came."""
 
+    async def excerpt(
+        self, conversation: ConversationId, leaf: MessageId | None, newest: int
+    ) -> tuple[list[Message], bool]:
+        """Return the newest messages of the line to `leaf`, and every alternative to one of them.
+
+        What follows `leaf` is there too. A conversation of no more than `newest` messages comes
+        whole, and then the second value says so. In the order in which they came.
+        """
+
     async def children(
         self, conversation: ConversationId, parent: MessageId | None
     ) -> list[Message]:

@@ -80,7 +80,8 @@ export class Client {
       this.#wire.change<rows.Conversation>("PATCH", of("conversations", id), { body: changes }),
     /** It is answered for no longer, and what works in it is canceled; this cannot be taken back. */
     delete: (id: string) => this.#wire.change<void>("DELETE", of("conversations", id)),
-    tree: (id: string) => this.#wire.get<rows.Tree>(of("conversations", id, "tree")),
+    /** Every message; with `newest`, no more than the end of the line that is looked at, and what stands beside it. */
+    tree: (id: string, query: { newest?: number } = {}) => this.#wire.get<rows.Tree>(of("conversations", id, "tree"), query),
     line: (id: string, query: { leaf?: string; limit?: number } = {}) =>
       this.#wire.get<rows.Listed<rows.Message>>(of("conversations", id, "line"), query),
     children: (id: string, parent?: string) =>

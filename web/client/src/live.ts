@@ -1,7 +1,8 @@
 /**
  * One conversation for a screen: what the server holds, what is being shown, and how the way is.
  *
- * The tree is read once; from then on events say what has changed, and what they name is read.
+ * The newest messages are read first and shown, then the whole tree, once; from then on events say
+ * what has changed, and what they name is read.
  * What is published never goes back and never shows a hole: a preview that became true stays
  * until its message is there. Its own map keeps it apart from every message, to the end.
  */
@@ -26,7 +27,9 @@ export interface Withdrawal {
 export interface View {
   /** The row; null until it was read. Its `head` and `deletions` follow the events. */
   readonly conversation: Conversation | null;
-  /** Every message, canceled and failed ones included, in the order in which they came. */
+  /** Whether every message is in here; until then, the newest ones of the line that is looked at. */
+  readonly whole: boolean;
+  /** The messages, canceled and failed ones included, in the order in which they came. */
   readonly messages: ReadonlyMap<string, Message>;
   readonly runs: ReadonlyMap<string, Run>;
   /** Operations, attempts and calls of each run that was open while this was looked at. */
@@ -48,6 +51,8 @@ type ToldOfRun = Partial<Pick<Run, "status" | "error_code" | "leaf">>;
 
 /** More to read than this, and the whole tree is read instead. */
 const MANY = 24;
+/** So many messages of the line are read before all others: more than a screen shows. */
+const NEWEST = 60;
 const PUBLISH_MS = 16;
 const AGAIN_MS = 1_000;
 /** So often in a row there was more to read, and what is known so far is shown. */
@@ -70,6 +75,8 @@ export class Live {
   readonly #messages = new Set<string>();
   readonly #runs = new Set<string>();
   readonly #told = new Map<string, ToldOfRun>();
+  /** What was read by name while the whole tree is on its way: the tree may be older. */
+  #since: Set<string> | undefined;
 
   constructor(client: Client, id: string, wakes?: Wakes) {
     this.id = id;
@@ -77,6 +84,7 @@ export class Live {
     this.#wakes = wakes;
     this.#view = this.#next = {
       conversation: null,
+      whole: false,
       messages: new Map(),
       runs: new Map(),
       details: new Map(),
@@ -106,6 +114,7 @@ export class Live {
 
   /** Take in a row that a change returned, without waiting for its event. */
   adopt(row: Conversation | Run): void {
+    this.#since?.add(row.id);
     if ("revision" in row) this.#setRow(row);
     else if (isOpen(this.#next.runs.get(row.id)?.status ?? "queued")) this.#setRuns([row]);
   }
@@ -203,8 +212,10 @@ export class Live {
       this.#runs.clear();
       this.#row = this.#everything = false;
       try {
-        if (everything) this.#take(await this.#client.conversations.tree(this.id));
-        else {
+        if (everything) {
+          const first = this.#next.conversation === null;
+          this.#take(await this.#client.conversations.tree(this.id, first ? { newest: NEWEST } : {}));
+        } else {
           const reads = [...messages.map((id) => this.#message(id)), ...runs.map((id) => this.#run(id))];
           if (row) reads.push(this.#client.conversations.get(this.id).then((read) => this.#setRow(read)));
           await Promise.all(reads);
@@ -231,21 +242,47 @@ export class Live {
 
   async #message(id: string): Promise<void> {
     const message = await this.#client.messages.get(id, this.id).catch(gone);
+    this.#since?.add(id);
     if (message !== null) this.#setMessages([message]);
   }
 
   async #run(id: string): Promise<void> {
     const told = await this.#client.runs.get(id).catch(gone);
     if (told === null) return;
+    this.#since?.add(id);
     this.#setRuns([told.run]);
     this.#set({ details: new Map(this.#next.details).set(id, told) });
     if (told.input !== null && this.#next.messages.has(told.input.id)) this.#setMessages([told.input]);
   }
 
-  #take({ conversation, messages, runs }: Tree): void {
+  /** Read all that the newest messages left out, while they are shown and followed. */
+  async #rest(): Promise<void> {
+    const since = (this.#since = new Set());
+    while (!this.#closed && this.#since === since) {
+      try {
+        const tree = await this.#client.conversations.tree(this.id);
+        if (this.#since === since) this.#complete(tree, since);
+        return;
+      } catch (error) {
+        if ((error as AntiphonError).code !== "server_unavailable") return this.refresh(); // which says what is wrong
+        await new Promise((done) => setTimeout(done, AGAIN_MS));
+      }
+    }
+  }
+
+  #complete({ messages, runs }: Tree, since: ReadonlySet<string>): void {
+    this.#since = undefined;
+    const held = this.#next;
+    this.#set({ messages: joined(messages, held.messages, since), whole: true, runs: new Map() });
+    this.#setRuns([...joined(runs, held.runs, since).values()]);
+  }
+
+  #take({ conversation, messages, runs, whole = true }: Tree): void {
+    this.#since = undefined;
     this.#setRow(conversation);
-    this.#set({ messages: new Map(messages.map((message) => [message.id, message])) });
+    this.#set({ messages: new Map(messages.map((message) => [message.id, message])), whole });
     this.#setRuns(runs);
+    if (!whole) void this.#rest();
     for (const run of runs) if (isOpen(run.status)) this.#runs.add(run.id);
     if (this.#feed !== undefined || this.#closed) return;
     const seq = conversation.last_event;
@@ -314,6 +351,17 @@ export class Live {
     this.#view = view;
     for (const listener of this.#listeners) listener();
   }
+}
+
+/** Return rows by their ids: those `read`, in their order, but where one `held` is newer, that one; then what is new. */
+function joined<T extends { readonly id: string }>(
+  read: readonly T[],
+  held: ReadonlyMap<string, T>,
+  newer: ReadonlySet<string>,
+): Map<string, T> {
+  const all = new Map(read.map((row) => [row.id, row]));
+  for (const [id, row] of held) if (newer.has(id) || !all.has(id)) all.set(id, row);
+  return all;
 }
 
 /** What an event named may be gone by the time that it is read. */

@@ -327,6 +327,8 @@ export interface Tree {
   readonly conversation: Conversation;
   readonly messages: readonly Message[];
   readonly runs: readonly Run[];
+  /** Whether that is every message, and every run. */
+  readonly whole?: boolean;
 }
 
 export interface Page {

@@ -150,3 +150,36 @@ test("branches: what is deleted is skipped, and its children count as its parent
   assert.equal(new Branches(messages).leafBelow("a1"), "a3");
   assert.equal(ids(branches.line(null)), "");
 });
+
+test("the newest messages are there at once, the others when they come, and what happens meanwhile stays", { timeout: 10_000 }, async () => {
+  let come = () => {};
+  const rest = new Promise<void>((done) => (come = done));
+  const server = new Server();
+  server.will(async (asked: Asked, signal) => {
+    const path = asked.path.replace("/antiphon/v1/", "");
+    const row = conversation("a2", 5);
+    const old = { conversation: row, messages: ["q1", "a1", "q2"].map((id) => message(id, null, "user")), runs: [run("success", { id: "run_0" }), run("pending")] };
+    if (path.includes("/events")) return stream(SAID.map((frame, at) => written([{ ...frame, seq: at + 6 } as Frame])), "stays")(asked, signal);
+    if (path.endsWith("/tree?newest=60")) {
+      return json({ conversation: row, messages: [message("q2", null, "user")], runs: [run("pending")], whole: false }, 200)(asked, signal);
+    }
+    if (path.endsWith("/tree")) await rest;
+    const rows: Record<string, unknown> = {
+      "conversations/conv_1/tree": old,
+      "conversations/conv_1": { ...row, last_event: 8 },
+      "messages/a?conversation=conv_1": message("a", "q2", "assistant"),
+      "runs/run_1": { run: run("success", { leaf: "a" }), input: message("q2", "a1", "user", "canceled"), operations: [], calls: [], quarantined: [] },
+    };
+    return json(rows[path] ?? {}, path in rows ? 200 : 404)(asked, signal);
+  });
+  const live = connect({ fetch: server.fetch }).live("conv_1", () => () => {});
+  const before = (await seen(live, (view) => view.messages.has("a") && view.seq === 8)).at(-1) as View;
+  assert.deepEqual([[...before.messages.keys()], before.whole], [["q2", "a"], false]);
+  come();
+  const after = (await seen(live, (view) => view.whole)).at(-1) as View;
+  assert.deepEqual([...after.messages.keys()], ["q1", "a1", "q2", "a"]);
+  assert.deepEqual([...after.runs.keys()], ["run_0", "run_1"]);
+  // The tree still says that it is at work.
+  assert.deepEqual([after.messages.get("q2")?.status, after.runs.get("run_1")?.status], ["canceled", "success"]);
+  live.close();
+});

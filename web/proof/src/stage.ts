@@ -63,3 +63,30 @@ export async function until<T>(look: () => T | Promise<T>, found: (seen: T) => b
     await new Promise((done) => setTimeout(done, 25));
   }
 }
+
+/** One task of a page's main thread: how long it took, and how much of that it worked. */
+export interface Task {
+  readonly ms: number;
+  readonly cpuMs: number;
+}
+
+interface Traced {
+  readonly name: string;
+  readonly ph: string;
+  readonly pid: number;
+  readonly tid: number;
+  readonly dur?: number;
+  readonly tdur?: number;
+  readonly args: { readonly name?: string };
+}
+
+/** Return what the page's main thread did while `use` went on. */
+export async function traced(page: Page, use: () => Promise<void>): Promise<readonly Task[]> {
+  await browser.startTracing(page, { categories: ["disabled-by-default-devtools.timeline"] });
+  await use();
+  const { traceEvents } = JSON.parse((await browser.stopTracing()).toString()) as { traceEvents: readonly Traced[] };
+  const mains = traceEvents.filter(({ name, args }) => name === "thread_name" && args.name === "CrRendererMain");
+  const tasks = mains.map(({ pid, tid }) => traceEvents.filter((one) => one.name === "RunTask" && one.pid === pid && one.tid === tid));
+  const busiest = tasks.sort((a, b) => b.length - a.length)[0] ?? []; // there are renderers in reserve
+  return busiest.map(({ dur = 0, tdur = 0 }) => ({ ms: dur / 1000, cpuMs: tdur / 1000 }));
+}

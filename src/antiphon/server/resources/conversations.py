@@ -13,7 +13,7 @@ from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.listings import Messages, Page, Runs, Sessions, Tree
 from antiphon.core.records import Conversation, Session
 from antiphon.core.tree import siblings
-from antiphon.engine.looking import line
+from antiphon.engine.looking import line, tree
 from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
 from antiphon.server.endpoints import Endpoint
 from antiphon.server.principals import principal_of
@@ -56,6 +56,12 @@ class Line(Query, frozen=True, kw_only=True):
 
     leaf: MessageId | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] | None = None
+
+
+class Newest(Query, frozen=True, kw_only=True):
+    """How many of the newest messages on the line that is looked at; without it, every message."""
+
+    newest: Annotated[int, Meta(ge=1, le=1000)] | None = None
 
 
 class Below(Query, frozen=True, kw_only=True):
@@ -134,16 +140,10 @@ async def _delete(request: Request) -> Response:
 
 
 async def _tree(request: Request) -> Response:
-    """Return its whole tree, canceled and failed messages included, and its runs."""
+    """Return its tree, canceled and failed messages included, and its runs: whole, or its end."""
+    query = queried(request, Newest)
     row = await view_of(request).conversation(request.path_params["conversation"])
-    store = engine_of(request).world.store
-    return answer(
-        Tree(
-            conversation=row,
-            messages=await store.tree(row.id),
-            runs=await store.runs(row.id),
-        )
-    )
+    return answer(await tree(engine_of(request).world.store, row, query.newest))
 
 
 async def _line(request: Request) -> Response:
@@ -222,7 +222,7 @@ routes: Final = [
     Endpoint("GET", ONE, _get, answer=Conversation),
     Endpoint("PATCH", ONE, _change, body=Changes, answer=Conversation),
     Endpoint("DELETE", ONE, _delete, status=204),
-    Endpoint("GET", ONE + "/tree", _tree, answer=Tree),
+    Endpoint("GET", ONE + "/tree", _tree, query=Newest, answer=Tree),
     Endpoint("GET", ONE + "/line", _line, query=Line, answer=Messages),
     Endpoint("GET", ONE + "/children", _children, query=Below, answer=Messages),
     Endpoint("GET", ONE + "/runs", _runs, answer=Runs),

@@ -35,7 +35,7 @@ from antiphon.core.records import (
     StoredEvent,
 )
 from antiphon.errors import NotFound
-from antiphon.stores.sql.paths import NO_LIMIT, session_ids
+from antiphon.stores.sql.paths import NO_LIMIT, read_path, session_ids
 from antiphon.stores.sql.places import number_of, place, span
 from antiphon.stores.sql.rows import (
     ATTEMPT,
@@ -274,6 +274,32 @@ def tree(db: Statements, conversation: ConversationId) -> list[Message]:
         ids[row[0]] = row[2]
         messages.append(message_record(row, conversation, ids.get(row[1]), names))
     return messages
+
+
+def excerpt(
+    db: Statements, conversation: ConversationId, leaf: MessageId | None, newest: int
+) -> tuple[list[Message], bool]:
+    """Return the newest messages of a line with all that stand beside them, and whether that is all."""
+    at = number(db, conversation)
+    first, last = span(at)
+    held = db.one(
+        "SELECT count(*) FROM (SELECT 1 FROM message WHERE place BETWEEN ? AND ? LIMIT ?) AS few",
+        (first, last, newest + 1),
+    )
+    if held is None or held[0] <= newest:
+        return tree(db, conversation), True
+    line = [] if leaf is None else read_path(db, at, conversation, leaf, None, newest)
+    above = {leaf, *(message.parent for message in line)}
+    named = [name for name in above if name is not None]
+    under = [] if None not in above else ["m.parent IS NULL"]
+    if named:
+        places = f"SELECT place FROM message WHERE place >> 32 = ? AND {_any('id', named)}"
+        under.append(f"m.parent IN ({places})")
+    values = (at, at, *named) if named else (at,)
+    beside = _messages(
+        db, conversation, at, f"m.place >> 32 = ? AND ({' OR '.join(under)})", *values
+    )
+    return beside, False
 
 
 def children(

@@ -291,6 +291,12 @@ class SqlStore:
         """Return every message, in the order in which they came."""
         return await self._readers.read(lambda db: reads.tree(db, conversation))
 
+    async def excerpt(
+        self, conversation: ConversationId, leaf: MessageId | None, newest: int
+    ) -> tuple[list[Message], bool]:
+        """Return the newest messages of a line and what stands beside them; whether that is all."""
+        return await self._readers.read(lambda db: reads.excerpt(db, conversation, leaf, newest))
+
     async def children(
         self, conversation: ConversationId, parent: MessageId | None
     ) -> list[Message]:

@@ -9,7 +9,7 @@ import { Outbox } from "../store/outbox";
 import { useSessions } from "../store/sessions";
 import { Composer, type ComposerHandle } from "../thread/composer";
 import { DoingContext, doingOf } from "../thread/doing";
-import { HeldContext } from "../thread/held";
+import { type Held, HeldContext } from "../thread/held";
 import { leafSeen, openRows, type Row, settledRows, stretchesOf, workingRun } from "../thread/rows";
 import { Thread, type ThreadHandle } from "../thread/thread";
 import { usePrefs } from "../prefs";
@@ -80,7 +80,8 @@ export function ConversationPage({ id }: { readonly id: string }) {
     },
     [id],
   );
-  const held = useMemo(() => ({ branches, runs: view.runs, details: view.details }), [branches, view.runs, view.details]);
+  const { whole, details } = view;
+  const held = useMemo(() => ({ branches, whole, runs, details }), [branches, whole, runs, details]);
   const doing = useMemo(
     () =>
       doingOf({
@@ -122,8 +123,8 @@ export function ConversationPage({ id }: { readonly id: string }) {
       const run = near(rows, thread.current?.current(), "assistant")?.run;
       if (run !== undefined) setExplained(run);
     },
-    olderVersion: () => turn(rows, thread.current?.current(), -1, branches, doing.look),
-    newerVersion: () => turn(rows, thread.current?.current(), 1, branches, doing.look),
+    olderVersion: () => turn(rows, thread.current?.current(), -1, held, doing.look),
+    newerVersion: () => turn(rows, thread.current?.current(), 1, held, doing.look),
   });
 
   if (view.error !== null && view.conversation === null) return <Missing error={view.error} />;
@@ -206,9 +207,10 @@ function turn(
   rows: readonly { readonly kind: string }[],
   at: number | undefined,
   by: number,
-  branches: Branches,
+  { branches, whole }: Held,
   look: (leaf: string) => void,
 ): void {
+  if (!whole) return;
   for (let row = at ?? rows.length - 1; row >= 0; row--) {
     const one = rows[row] as Row | undefined;
     if (one?.kind !== "message" || one.beside.length < 2) continue;

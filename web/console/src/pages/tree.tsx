@@ -27,11 +27,11 @@ export function TreeDialog(props: {
       if (here >= 0) list.current?.scrollToIndex(here, { align: "center" });
     });
     return () => clearTimeout(timer);
-  }, []);
+  }, [props.view.whole]);
   const leaves = nodes.filter((node) => node.leaf).length;
   return (
     <Dialog title={words.treeTitle} className="tree-dialog" onClose={props.onClose}>
-      <p className="aside">{words.treeSay(nodes.length, leaves)}</p>
+      <p className="aside">{props.view.whole ? words.treeSay(nodes.length, leaves) : words.loading}</p>
       <VList ref={list} data={nodes} className="tree">
         {(node) => (
           <Line key={node.message.id} node={node} on={line.has(node.message.id)} end={node.message.id === leaf} onChoose={props.onChoose} />

@@ -5,6 +5,8 @@ import { createContext, useContext } from "react";
 
 export interface Held {
   readonly branches: Branches;
+  /** Whether every message has been read: only then is it known where another version leads. */
+  readonly whole: boolean;
   readonly runs: ReadonlyMap<string, Run>;
   readonly details: ReadonlyMap<string, Explanation>;
 }

@@ -54,6 +54,7 @@ function view(head: string | null, messages: readonly Message[], runs: readonly 
     details: new Map(),
     previews: new Map(),
     withdrawn: [],
+    whole: true,
     seq: 0,
     caughtUp: true,
     connection: "live",

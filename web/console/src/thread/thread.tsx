@@ -1,7 +1,7 @@
 /** The thread: every row of the line, of which only those near the window are drawn. */
 
 import type { Ref } from "react";
-import { memo, useEffect, useImperativeHandle, useLayoutEffect, useRef, useState } from "react";
+import { memo, useEffect, useImperativeHandle, useLayoutEffect, useMemo, useRef, useState } from "react";
 import { VList, type VListHandle } from "virtua";
 import type { Parcel } from "../store/outbox";
 import { Icon } from "../ui/icons";
@@ -37,6 +37,18 @@ interface ThreadProps {
 /** Within this many pixels of the end one is at the end. */
 const NEAR = 48;
 
+const SCROLLS: ReadonlySet<string> = new Set(["ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End", " "]);
+
+/** Return whether rows came above those that were there: then whoever reads these is not moved. */
+function useOlder(rows: ThreadProps["rows"]): boolean {
+  const first = useRef<string | undefined>(undefined);
+  const older = useMemo(() => first.current !== undefined && rows[0]?.key !== first.current && rows.some((row) => row.key === first.current), [rows[0]?.key]);
+  useLayoutEffect(() => {
+    first.current = rows[0]?.key;
+  });
+  return older;
+}
+
 export function Thread({ rows, editing, onAgain, onDiscard, ref }: ThreadProps) {
   const words = useWords();
   const list = useRef<VListHandle>(null);
@@ -44,10 +56,13 @@ export function Thread({ rows, editing, onAgain, onDiscard, ref }: ThreadProps) 
   const follows = useRef(true);
   const [away, setAway] = useState(false);
   const going = useRef<number | null>(null);
+  const scrolled = useRef(false);
   const last = rows.length - 1;
+  const older = useOlder(rows);
 
   const toEnd = () => {
     follows.current = true;
+    scrolled.current = false;
     setAway(false);
     if (last >= 0) list.current?.scrollToIndex(last, { align: "end" });
   };
@@ -92,18 +107,29 @@ export function Thread({ rows, editing, onAgain, onDiscard, ref }: ThreadProps) 
   }, []);
 
   return (
-    <div className="thread" ref={frame}>
+    <div
+      className="thread"
+      ref={frame}
+      onWheel={() => (scrolled.current = true)}
+      onTouchMove={() => (scrolled.current = true)}
+      onKeyDown={(event) => (scrolled.current ||= SCROLLS.has(event.key))}
+      onPointerDown={({ target }) => (scrolled.current ||= target === frame.current?.firstElementChild)}
+    >
       <VList
         ref={list}
         role="feed"
         aria-label={words.thread}
         data={rows}
+        shift={older}
         bufferSize={300}
         className="thread-list"
         onScroll={(offset) => {
           const handle = list.current;
           if (handle === null) return;
           const near = offset + handle.viewportSize >= handle.scrollSize - NEAR;
+          // Rows that turn out longer than they were thought to be move the end away, too; only people leave it.
+          if (near) scrolled.current = false;
+          else if (follows.current && !scrolled.current) return;
           follows.current = near;
           setAway(!near);
         }}

@@ -193,7 +193,7 @@ function More({ message, onRemove }: { readonly message: Message; readonly onRem
 function Versions({ row }: { readonly row: MessageRow }) {
   const words = useWords();
   const doing = useDoing();
-  const { branches } = useHeld();
+  const { branches, whole } = useHeld();
   const at = row.beside.indexOf(row.message.id);
   const go = (to: number) => {
     const id = row.beside[to];
@@ -205,7 +205,7 @@ function Versions({ row }: { readonly row: MessageRow }) {
         type="button"
         className="tool"
         aria-label={words.previousVersion}
-        disabled={at === 0}
+        disabled={at === 0 || !whole}
         onClick={() => go(at - 1)}
       >
         <Icon name="left" />
@@ -218,7 +218,7 @@ function Versions({ row }: { readonly row: MessageRow }) {
         type="button"
         className="tool"
         aria-label={words.nextVersion}
-        disabled={at === row.beside.length - 1}
+        disabled={at === row.beside.length - 1 || !whole}
         onClick={() => go(at + 1)}
       >
         <Icon name="right" />
