@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input install -
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .NOTPARALLEL:
-.PHONY: help run test check verify cases requirements bench rivals e2e-model conformance conformance-mcp soak fuzz web lock audit clean
+.PHONY: help run test check verify cases requirements bench bench-web rivals e2e-model conformance conformance-mcp soak fuzz web lock audit clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -70,6 +70,9 @@ fuzz: .venv/dev.stamp .venv/project.stamp  ## Feed damaged streams and histories
 web:  ## Build the client for browsers, and the console into the package (needs Node.js 20.19 or newer)
 	@web/install client && npm --prefix web/client run --silent build
 	@$(PYTHON) scripts/check_console.py --write
+
+bench-web: .venv/dev.stamp .venv/project.stamp  ## Measure how a large conversation feels in the console (needs Node.js and Chromium)
+	@web/install proof && ANTIPHON_PYTHON=$(abspath $(BIN)/python) npm --prefix web/proof run --silent bench
 
 pictures: .venv/dev.stamp .venv/project.stamp  ## Take the pictures of the docs anew (needs Node.js and Chromium)
 	@PICTURES=1 PROOF=pictures $(BIN)/python -m pytest -q tests/web/test_proof.py -k "built or went_well"

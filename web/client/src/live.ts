@@ -252,7 +252,9 @@ export class Live {
     this.#since?.add(id);
     this.#setRuns([told.run]);
     this.#set({ details: new Map(this.#next.details).set(id, told) });
-    if (told.input !== null && this.#next.messages.has(told.input.id)) this.#setMessages([told.input]);
+    if (told.input === null || !this.#next.messages.has(told.input.id)) return;
+    this.#since?.add(told.input.id);
+    this.#setMessages([told.input]);
   }
 
   /** Read all that the newest messages left out, while they are shown and followed. */

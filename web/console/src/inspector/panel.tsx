@@ -12,6 +12,7 @@ import { reasonOf } from "../words/reasons";
 import { PromptView } from "./prompt";
 import { RecordView } from "./record";
 import { RequestView } from "./request";
+import { Price, Taken } from "./used";
 import { Timeline } from "./timeline";
 
 const TABS = ["timeline", "prompt", "request", "record"] as const;
@@ -107,8 +108,18 @@ function Summary({ explanation }: { readonly explanation: Explanation }) {
       </div>
       <div>
         <dt>{words.tokens}</dt>
-        <dd className="tabular">{words.tokensInOut(times.number(run.input_tokens), times.number(run.output_tokens))}</dd>
+        <dd className="tabular">
+          <Taken used={run} />
+        </dd>
       </div>
+      {run.input_tokens > 0 && (
+        <div>
+          <dt>{words.cost}</dt>
+          <dd className="tabular">
+            <Price cost={run.cost} />
+          </dd>
+        </div>
+      )}
       <div>
         <dt>{words.attempts}</dt>
         <dd className="tabular">{words.attemptsOf(attempts, operations.length, explanation.calls.length)}</dd>

@@ -3,6 +3,7 @@
 import { type Explanation, isOpen, type Numbered } from "@antiphon/client";
 import { useNow } from "../thread/open";
 import { useTimes, useWords, type Words } from "../words";
+import { Taken } from "./used";
 import { boundsOf, type Part, type Span, spansOf } from "./spans";
 
 export function Timeline({ explanation, history }: { readonly explanation: Explanation; readonly history: readonly Numbered[] }) {
@@ -108,10 +109,17 @@ function PartTimes({ parts }: { readonly parts: readonly Part[] }) {
 
 function Facts({ span }: { readonly span: Span }) {
   const words = useWords();
+  const times = useTimes();
   const { attempt } = span;
   if (attempt === null) return null;
   return (
     <>
+      {attempt.used !== null && (
+        <p className="part-times tabular">
+          <Taken used={attempt.used} />
+          {attempt.used.cost !== null && ` · ${times.money(attempt.used.cost)}`}
+        </p>
+      )}
       {attempt.error_code !== null && <p className="aside mono">{attempt.error_code}</p>}
       {attempt.proof !== null && (
         <p className="aside">

@@ -241,6 +241,7 @@ function Cost({ message }: { readonly message: Message }) {
       {run.output_tokens > 0 && (
         <span>{words.tokensInOut(times.number(run.input_tokens), times.number(run.output_tokens))}</span>
       )}
+      {run.cost !== null && run.cost !== undefined && <span>{times.money(run.cost)}</span>}
     </>
   );
 }

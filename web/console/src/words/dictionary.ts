@@ -344,6 +344,16 @@ export const dictionary = {
   state: ["State", "状态"],
   took: ["Took", "用时"],
   tokens: ["Tokens", "Token 数"],
+  cachedOf: [
+    (tokens: string, share: string) => `${tokens} from the cache (${share})`,
+    (tokens: string, share: string) => `缓存命中 ${tokens}（${share}）`,
+  ],
+  cacheWrites: [(tokens: string) => `${tokens} put into it`, (tokens: string) => `写入缓存 ${tokens}`],
+  thoughtTokens: [(tokens: string) => `${tokens} of them thinking`, (tokens: string) => `其中思考 ${tokens}`],
+  cost: ["Cost", "费用"],
+  costUnknown: ["not known: no prices are set for this model", "未知：此模型没有设置价格"],
+  pricesOf: [(day: string) => `at the prices of ${day}`, (day: string) => `按 ${day} 的价格`],
+  pricesSet: ["at the prices of the configuration", "按配置的价格"],
   attempts: ["Work", "过程"],
   attemptsOf: [
     (attempts: number, steps: number, calls: number) =>

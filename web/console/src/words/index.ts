@@ -1,5 +1,6 @@
 /** What the console says, in the language that a person chose. */
 
+import type { Cost } from "@antiphon/client";
 import { useEffect } from "react";
 import { type Language, usePrefs } from "../prefs";
 import { dictionary } from "./dictionary";
@@ -33,6 +34,8 @@ export interface Times {
   full(ms: number): string;
   clock(ms: number): string;
   number(value: number): string;
+  /** An amount of money, as finely as it takes to see it. */
+  money(cost: Cost): string;
   /** A span of time, as short as it can be said. */
   span(ms: number): string;
 }
@@ -70,6 +73,16 @@ export function timesOf(language: Language): Times {
     full: (ms) => full.format(ms),
     clock: (ms) => clock.format(ms),
     number: (value) => number.format(value),
+    money({ micros, currency }) {
+      const amount = micros / 1_000_000;
+      const digits = amount >= 10 ? 2 : amount >= 0.01 ? 4 : 6;
+      const style = { minimumFractionDigits: 2, maximumFractionDigits: digits };
+      try {
+        return new Intl.NumberFormat(locale, { ...style, style: "currency", currency }).format(amount);
+      } catch {
+        return `${new Intl.NumberFormat(locale, style).format(amount)} ${currency}`; // a unit of the operator's own
+      }
+    },
     span(ms) {
       if (ms < 1000) return `${Math.round(ms)} ms`;
       if (ms < MINUTE) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`;
