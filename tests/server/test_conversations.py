@@ -97,7 +97,7 @@ async def test_who_opens_a_long_conversation_is_told_its_end_first(tmp_path: Pat
         end = (await server.client.get(f"{ROOT}/conversations/{name}/tree?newest=2")).json
         texts = [message["blocks"][0]["text"] for message in end["messages"]]
         assert (texts, end["whole"]) == (["Question 2", "Answer 2.", "Answer 3."], False)
-        assert [run["id"] for run in end["runs"]][0] == runs[-1]
+        assert end["runs"][0]["id"] == runs[-1]
         assert len(end["runs"]) == 2
         assert end["conversation"]["head"] == end["messages"][-1]["id"]
         all_of_it = (await server.client.get(f"{ROOT}/conversations/{name}/tree?newest=7")).json
