@@ -19,6 +19,9 @@ from antiphon.errors import InvalidInput
 NO_KEY: Final = b""
 """For what is the same for everybody: adapters, profiles, rules."""
 
+CHARACTERS: Final = 64
+_FRAME: Final = CHARACTERS.to_bytes(8, "big").decode()
+
 MAX_JSON_DEPTH: Final = 128
 LONGEST_INT: Final = 640  # digits; no setting of the interpreter refuses so few
 
@@ -54,10 +57,17 @@ def digest(key: bytes, domain: str, *parts: bytes) -> Digest:
         >>> digest(NO_KEY, "x", b"ab", b"c") == digest(NO_KEY, "x", b"a", b"bc")
         False
     """
-    framed = b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)])
     whole = _begun(key, domain).copy()
-    whole.update(framed)
+    whole.update(framed(*parts))
     return Digest(whole.hexdigest())
+
+
+def framed(*parts: bytes) -> bytes:
+    """Return `parts` one behind the other, each behind its length: what a digest is made of.
+
+    Whoever digests thousands of things alike frames once what they have in common.
+    """
+    return b"".join([piece for part in parts for piece in (len(part).to_bytes(8, "big"), part)])
 
 
 def fold(key: bytes, so_far: Digest | None, own: Digest) -> Digest:
@@ -65,7 +75,13 @@ def fold(key: bytes, so_far: Digest | None, own: Digest) -> Digest:
 
     With it a path of any length costs one step per new message.
     """
-    return digest(key, "path", (so_far or "").encode(), own.encode())
+    before = so_far or ""
+    whole = _begun(key, "path").copy()
+    if len(before) == len(own) == CHARACTERS:  # as in all steps but the first of each path
+        whole.update(f"{_FRAME}{before}{_FRAME}{own}".encode())
+    else:
+        whole.update(framed(before.encode(), own.encode()))
+    return Digest(whole.hexdigest())
 
 
 def canonical_json(value: object) -> str:
