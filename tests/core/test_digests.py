@@ -217,3 +217,14 @@ def test_a_whole_number_of_any_length_is_kept_to_its_last_digit(digits: int) -> 
     assert parse_exact(text) == Decimal(text)
     assert canonical_json(parse_exact(text)) != canonical_json(parse_exact(other))
     assert Decimal(canonical_json(parse_exact(text))) == Decimal(text)
+
+
+@given(st.none() | st.text("0123456789abcdef", min_size=64, max_size=64), st.text(max_size=70))
+def test_a_step_of_a_path_is_the_digest_of_the_two_digests_with_their_borders(
+    before: str | None, own: str
+) -> None:
+    parts = [(before or "").encode(), own.encode(errors="ignore")]
+    framed = b"".join(len(part).to_bytes(8, "big") + part for part in parts)
+    expected = hashlib.blake2b(framed, key=KEY, digest_size=32, person=b"path").hexdigest()
+    so_far = None if before is None else Digest(before)
+    assert fold(KEY, so_far, Digest(parts[1].decode())) == expected

@@ -13,6 +13,10 @@ from antiphon.core.profile import Profile
 from antiphon.errors import InvalidInput
 
 BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+PAIRS: Final = [first + second for first in BASE62 for second in BASE62]
+WHOLE: Final = 43
+"""So many of them say a whole digest."""
+
 LENGTHS: Final = (9, 40, 32, 24, 16, 12, 8, 6)
 
 
@@ -38,9 +42,8 @@ class CallIds(Spellings[CallId]):
         """
         fitting = False
         for number in range(1000):
-            text = _base62(digest(NO_KEY, "call id", call_id.encode(), str(number).encode()))
-            spellings = (f"call_{text[:24]}", *(text[:n] for n in LENGTHS), text[: self._limit])
-            spelling = next((s for s in spellings if self._fits(s)), None)
+            own = digest(NO_KEY, "call id", call_id.encode(), str(number).encode())
+            spelling = next(filter(self._fits, _spelled(int(own, 16), self._limit)), None)
             if spelling is not None:
                 fitting = True
                 yield spelling
@@ -52,10 +55,20 @@ class CallIds(Spellings[CallId]):
         )
 
 
-def _base62(hexadecimal: str) -> str:
-    """Return a digest in letters and digits, most significant first, always 43 of them."""
-    number, characters = int(hexadecimal, 16), []
-    for _ in range(43):
-        number, rest = divmod(number, 62)
-        characters.append(BASE62[rest])
-    return "".join(reversed(characters))
+def _spelled(number: int, limit: int | None) -> Iterator[str]:
+    """Yield a digest as ids of all the forms that some provider takes."""
+    yield "call_" + _base62(number, 24)
+    for length in LENGTHS:
+        yield _base62(number, length)
+    yield _base62(number, WHOLE if limit is None else min(limit, WHOLE))
+
+
+def _base62(number: int, length: int) -> str:
+    """Return the first so many of the 43 letters and digits of a digest, most significant first."""
+    number *= 62 ** (length + length % 2)
+    number //= 62**WHOLE
+    pairs = []
+    for _ in range(0, length, 2):
+        number, rest = divmod(number, 62 * 62)
+        pairs.append(PAIRS[rest])
+    return "".join(reversed(pairs))[:length]

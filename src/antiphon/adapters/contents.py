@@ -7,7 +7,7 @@ from antiphon.core.blocks import Block, Refusal, Text, ToolResult
 
 def is_blank(block: Block) -> bool:
     """Whether a block is text that says nothing: many wires refuse it."""
-    return isinstance(block, Text | Refusal) and not block.text.strip()
+    return isinstance(block, (Text, Refusal)) and not block.text.strip()
 
 
 def failure(result: ToolResult) -> str:

@@ -88,16 +88,21 @@ class Line(ABC):
             InvalidInput: `invalid_unicode`: its text holds half a character, which no request
                 can carry; or a dialect's own word for data that is not what it says.
         """
-        owed = self._checker.waiting
+        checker = self._checker
+        owed = checker.waiting
         try:
-            own = digest_beside(self._key, digest or message_digest(self._key, message), inputs)
+            own = digest or message_digest(self._key, message)
+            if inputs:
+                own = digest_beside(self._key, own, inputs)
             if self._context and message.role is Role.USER:
                 inputs, self._context = (*self._context, *inputs), ()
             if inputs:
                 message = enveloped(message, inputs)
-            self._checker.feed(message)
-            if not self._checker.refused:
-                self._take(self._names.told(message, self._mappings), owed)
+            checker.feed(message)
+            if not checker.refused:
+                if message.role is Role.ASSISTANT:
+                    message = self._names.told(message, self._mappings)
+                self._take(message, owed)
         except UnicodeEncodeError:
             raise InvalidInput(
                 "The text holds half a surrogate pair, which no request can carry.",

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from antiphon.adapters.spellings import Spellings
-from antiphon.core.blocks import Message, Role, ToolCall, block_id
+from antiphon.core.blocks import Message, ToolCall, block_id
 from antiphon.core.digests import NO_KEY, digest
 from antiphon.core.manifest import Mapping, Policy, ToolDeclaration
 from antiphon.core.profile import Profile
@@ -60,8 +60,8 @@ class ToolNames(Spellings[str]):
         return msgspec.structs.replace(policy, tool_choice=CHOSEN + name)
 
     def told(self, message: Message, mappings: list[Mapping]) -> Message:
-        """Return `message` with its calls by the names of the wire; what changes is added to `mappings`."""
-        if message.role is not Role.ASSISTANT or self._pattern is None:
+        """Return the model's `message` with its calls by the names of the wire; what changes is added to `mappings`."""
+        if self._pattern is None:
             return message
         blocks = message.blocks
         for order, block in enumerate(blocks):

@@ -234,9 +234,8 @@ class TurnsLine(Line):
     def _seal(self, piece: bytes) -> None:
         if self._sealed:
             piece = b"," + piece
-        if self._body is None:
-            self._body = self._new_body()
-        self._body.append(piece)
+        body = self._body = self._body or self._new_body()
+        body.append(piece)
         self._sealed.append(piece)
 
     def _ending(self) -> bytes:
@@ -279,6 +278,8 @@ class TurnsLine(Line):
         for order, block in enumerate(message.blocks):
             at = block_id(message.id, order)
             match block:
+                case Text() if block.text.strip():  # what most blocks are
+                    content.append(self._part(block, at))
                 case ToolCall():
                     content.append(self._asked(at, block))
                 case Reasoning(opaque=state) if state is not None and self._is_of_text(state):

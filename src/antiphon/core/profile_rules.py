@@ -82,6 +82,7 @@ class ProfileRules:
         "_particular",
         "_particular_messages",
         "_profile",
+        "_silent",
         "_spoken",
         "_steps",
         "_tools",
@@ -134,6 +135,10 @@ class ProfileRules:
         self._leader: tuple[Message, int] | None = None  # the first answer since a person spoke
         self._particular = particular(profile, mapped=mapped)
         self._particular_messages = particular_messages(profile, mapped=mapped)
+        # Most blocks are of a kind that there is no more to ask about than where it stands.
+        asked_about = {ToolCall, ToolResult, Image, *self._particular}
+        asked_about |= {Text} if self._blanks else set()
+        self._silent = {role: kinds - asked_about for role, kinds in self._kinds.items()}
         self._turn: Role | None = None
         self._turn_left = False
         self._between: dict[CallId, str] = {}
@@ -193,9 +198,11 @@ class ProfileRules:
     def _blocks(self, message: Message, start: int) -> int:
         """Judge each block, and return how many are blank texts that the adapter leaves out."""
         role, left_out = message.role, 0
-        allowed = self._kinds[role]
+        allowed, silent = self._kinds[role], self._silent[role]
         for order, block in enumerate(message.blocks):
             kind = type(block)
+            if kind in silent:
+                continue
             if kind in self._particular:
                 for code, sentence in problems(self._profile, block, mapped=self._mapped):
                     self._find(code, block_id(message.id, order), start + order, sentence)

@@ -194,11 +194,13 @@ class LineChecker:
             )
         for order, block in enumerate(blocks):
             kind = type(block)
+            if kind is Text and role is not Role.TOOL:
+                continue
             if kind is ToolResult and role is Role.TOOL:
                 self._result(message, order, start + order, block)  # type: ignore[arg-type]
             elif kind is ToolCall and role is Role.ASSISTANT:
                 self._call(message, order, start + order, block)  # type: ignore[arg-type]
-            elif kind is not Text or role is Role.TOOL:
+            else:
                 self._other(message, order, start + order, kind)
 
     def finish(self) -> tuple[Finding, ...]:

@@ -104,8 +104,8 @@ class BedrockLine(TurnsLine):
                     self._insert(USER if speaker == ASSISTANT else ASSISTANT)
                 super()._add(speaker, [piece])
             return
-        documents = any(piece.startswith(DOCUMENT) for piece in content)
-        if documents and speaker == self._speaker and any(map(_is_tooling, self._turn)):
+        beside_results = speaker == self._speaker and any(map(_is_tooling, self._turn))
+        if beside_results and any(piece.startswith(DOCUMENT) for piece in content):
             self._insert(ASSISTANT)
         super()._add(speaker, content)
 

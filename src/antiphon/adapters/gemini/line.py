@@ -148,7 +148,8 @@ class GeminiLine(Line):
             self._add(message, content)
         else:
             self._map("empty_message_dropped", message.id)
-        self._calls |= {call.call_id: call.name for call in message.calls}
+        if message.role is Role.ASSISTANT:
+            self._calls |= {call.call_id: call.name for call in message.calls}
 
     def _instruct(self, message: Message) -> None:
         if message.role is Role.DEVELOPER:

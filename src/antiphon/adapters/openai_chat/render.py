@@ -86,6 +86,7 @@ class ChatLine(Line):
         self._ids = CallIds(profile)
         self._tools: dict[CallId, str] = {}
         self._spoken = {role: profile.spoken_as(role) for role in Role}
+        self._refusals = "refusal" in profile.kinds.get(Role.ASSISTANT, ())
         self._head, mapped = head(names.chosen(policy), names.declared, self._wire)
         self._mappings += mapped
         self._body = self._begun(self._head)
@@ -117,7 +118,7 @@ class ChatLine(Line):
     # Order: what goes out after what.
 
     def _take(self, message: Message, owed: bool) -> None:
-        if self._wire.result_names:
+        if self._wire.result_names and message.role is Role.ASSISTANT:
             self._tools |= {call.call_id: call.name for call in message.calls}
         if owed and message.role is not Role.TOOL:
             self._waiting.append(message)  # its calls are owed their results first
@@ -231,9 +232,10 @@ class ChatLine(Line):
         parts: list[Json] = []
         calls: list[Json] = []
         reasoning: list[Reasoning] = []
-        refusals = "refusal" in self._profile.kinds.get(Role.ASSISTANT, ())
         for order, block in enumerate(blocks):
             match block:
+                case Text() if block.text and not calls:  # what most blocks are
+                    parts.append(_text(block.text))
                 case ToolCall():
                     calls.append(self._call(at, order, block))
                 case Reasoning() if self._profile.reasoning is Echo.NEVER:
@@ -244,7 +246,7 @@ class ChatLine(Line):
                     self._map("reasoning_dropped", block_id(at, order), f"of {other}")
                 case Reasoning():
                     reasoning.append(block)
-                case Refusal(text=text) if not refusals:
+                case Refusal(text=text) if not self._refusals:
                     self._map("refusal_as_text", block_id(at, order))
                     parts.append(_text(text))
                 case Text(text=""):

@@ -214,8 +214,9 @@ class ResponsesLine(Line):
     def _answer(self, message: Message, behind: Digest | None) -> None:
         """Place what the model said. Reasoning goes back with all that followed it, or not at all."""
         blocks = message.blocks
-        left_out = self._left_out(message, behind)
         thoughts = [n for n, block in enumerate(blocks) if isinstance(block, Reasoning)]
+        blanks = [n for n, block in enumerate(blocks) if isinstance(block, Text) and not block.text]
+        left_out = self._left_out(message, behind) if thoughts or blanks else {}
         answer = _Answer(named=bool(thoughts) and left_out.keys().isdisjoint(thoughts))
         for order, block in enumerate(blocks):
             at = block_id(message.id, order)
