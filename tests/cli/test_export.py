@@ -95,6 +95,25 @@ def test_a_file_appears_whole_or_not_at_all(place: Place) -> None:
     assert not [path for path in place.folder.iterdir() if path.name.startswith(".out")]
 
 
+def test_a_pipe_is_written_to_and_a_link_followed_and_both_stay_what_they_are(
+    place: Place,
+) -> None:
+    pipe, link, file = (place.folder / name for name in ("pipe", "link", "file"))
+    os.mkfifo(pipe)
+    link.symlink_to(file)
+    # Open in both directions: whoever writes waits for nobody, and what it wrote can be read.
+    ours = os.open(pipe, os.O_RDWR)
+    try:
+        assert place.do("export", "-o", str(pipe)).code == 0
+        assert pipe.is_fifo()
+        assert os.read(ours, 1 << 16).decode() == place.do("export").out
+    finally:
+        os.close(ours)
+    assert place.do("export", "-o", str(link)).code == 0
+    assert link.is_symlink()
+    assert file.read_text(encoding="utf-8") == place.do("export").out
+
+
 def test_a_folder_that_is_not_there_is_one_clear_error(place: Place) -> None:
     told = place.do("export", "-o", str(place.folder / "nowhere" / "out"))
     assert told.code == 2

@@ -121,6 +121,19 @@ async def test_a_database_of_a_newer_release_is_refused_untouched(
         assert "9999" in caught.value.message
 
 
+async def test_a_reader_refuses_a_database_of_an_older_release(
+    server: Server, address: str
+) -> None:
+    await (await open_postgres(address)).close()
+    last = (
+        "DELETE FROM antiphon.migration WHERE number = (SELECT max(number) FROM antiphon.migration)"
+    )
+    await asyncio.to_thread(server.sql, last, address.rpartition("/")[2])
+    with pytest.raises(StoreError) as caught:
+        await open_postgres(address, read_only=True)
+    assert caught.value.code == "store_too_old"
+
+
 async def test_a_reader_makes_nothing_in_an_empty_database(server: Server, address: str) -> None:
     with pytest.raises(StoreError) as caught:
         await open_postgres(address, read_only=True)

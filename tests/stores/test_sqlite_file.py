@@ -21,6 +21,7 @@ from antiphon.errors import NotDurable, StoreError, StoreLocked, StoreTooNew
 from antiphon.stores.sql import migrations
 from antiphon.stores.sqlite import connections, open_sqlite, schema
 from antiphon.stores.sqlite import store as store_module
+from antiphon.stores.sqlite.examine import examine
 from tests.stores.talk import Talk
 
 
@@ -187,6 +188,23 @@ async def test_a_file_that_is_no_database_is_refused_untouched(
     assert (error.code, error.at) == (code, str(path))
     assert path.read_bytes() == content
     assert os.listdir(tmp_path) == ["a.db"]
+
+
+async def test_a_reader_refuses_what_an_older_release_left_until_it_was_opened_to_work_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "a.db"
+    with monkeypatch.context() as older:
+        older.setattr(schema, "known", lambda: migrations.known()[:-1])
+        await (await open_sqlite(path)).close()
+    content = path.read_bytes()
+    assert (await refused(path, read_only=True)).code == "store_too_old"
+    with pytest.raises(StoreError) as caught:
+        await asyncio.to_thread(examine, path)
+    assert caught.value.code == "store_too_old"
+    assert path.read_bytes() == content
+    await (await open_sqlite(path)).close()
+    await (await open_sqlite(path, read_only=True)).close()
 
 
 async def test_a_database_of_another_program_is_refused_untouched(tmp_path: Path) -> None:

@@ -109,7 +109,11 @@ def _target(output: str | None) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    path = Path(output)
+    if Path(output).exists() and not Path(output).is_file():
+        with _plain(output) as file:
+            yield file
+        return
+    path = Path(output).resolve()  # a link stays one, and what it names is written
     try:
         descriptor, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     except OSError as error:
@@ -125,6 +129,16 @@ def _target(output: str | None) -> Iterator[BinaryIO]:
         if isinstance(error, OSError):
             raise _unwritable(error, output) from None
         raise
+
+
+@contextmanager
+def _plain(output: str) -> Iterator[BinaryIO]:
+    """Give a device or a pipe to write to. It has its name, and keeps it."""
+    try:
+        with Path(output).open("wb") as file:
+            yield file
+    except OSError as error:
+        raise _unwritable(error, output) from None
 
 
 def _unwritable(error: OSError, output: str) -> InvalidInput:

@@ -11,7 +11,7 @@ from typing import Final
 
 from antiphon.errors import StoreError, StoreTooNew
 from antiphon.stores.postgres.statements import PostgresStatements
-from antiphon.stores.sql.migrations import known
+from antiphon.stores.sql.migrations import TOO_OLD, known
 
 SCHEMA: Final = "antiphon"
 
@@ -107,7 +107,10 @@ def require(db: PostgresStatements) -> None:
     """Look that this is a database of ours, of this release.
 
     Raises:
-        StoreError: `no_such_database`: there is nothing in it.
+        StoreError: `no_such_database`: there is nothing in it; `store_too_old`: an older
+            release wrote it, and nothing was opened to work in it since.
     """
     if version(db) == 0:
         raise StoreError("There are no conversations in this database.", code="no_such_database")
+    if _missing(db):
+        raise StoreError(TOO_OLD, code="store_too_old")

@@ -11,7 +11,7 @@ from typing import Final
 from urllib.parse import quote
 
 from antiphon.errors import NotDurable, StoreError
-from antiphon.stores.sqlite.schema import migrate, version
+from antiphon.stores.sqlite.schema import migrate, require, version
 
 OLDEST_SQLITE: Final = (3, 39, 0)
 """IS NOT DISTINCT FROM; STRICT tables and RETURNING came before."""
@@ -156,6 +156,18 @@ def check_file(path: Path) -> int:
         return 0
     with closing(sqlite3.connect(_read_uri(path), uri=True, isolation_level=None)) as connection:
         return version(connection)
+
+
+def check_readable(path: Path) -> None:
+    """Look that there is a database that this release can read as it stands.
+
+    Raises:
+        StoreError: `no_such_database`, `store_too_old`, or it cannot be used.
+    """
+    if check_file(path) == 0:
+        raise StoreError("There is no database here.", code="no_such_database", at=str(path))
+    with closing(open_reader(path)) as connection:
+        require(connection)
 
 
 _CODES: Final = {

@@ -11,7 +11,7 @@ from typing import Final
 
 from antiphon.core.examination import Check, Problem
 from antiphon.stores.sql.examine import counted, examined
-from antiphon.stores.sqlite.connections import check_file, open_reader
+from antiphon.stores.sqlite.connections import check_readable, open_reader
 from antiphon.stores.sqlite.statements import SqliteStatements
 
 MOST_FILE_PROBLEMS: Final = 20
@@ -24,10 +24,10 @@ def examine(path: Path) -> list[Check]:
     """Return every check of the database at `path`.
 
     Raises:
-        StoreError: It is not ours, or of a newer release.
+        StoreError: It is not ours, or of another release.
         sqlite3.Error: It cannot even be opened.
     """
-    check_file(path)
+    check_readable(path)
     with closing(open_reader(path)) as db:
         db.execute("BEGIN")
         file = counted("file", partial(_file, db), _BROKEN)

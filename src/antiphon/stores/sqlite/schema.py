@@ -6,7 +6,7 @@ import sqlite3
 from typing import Final
 
 from antiphon.errors import StoreError, StoreTooNew
-from antiphon.stores.sql.migrations import known
+from antiphon.stores.sql.migrations import TOO_OLD, known
 
 APPLICATION_ID: Final = 0x416E7470
 """Stands in the file's header, so that a database of somebody else is never taken for ours."""
@@ -41,6 +41,17 @@ def version(connection: sqlite3.Connection) -> int:
             "It was left as it is.",
         )
     return int(number or 0)
+
+
+def require(connection: sqlite3.Connection) -> None:
+    """Look that what this release reads is in this database.
+
+    Raises:
+        StoreError: `store_too_old`: an older release wrote it, and nothing was opened to work
+            in it since.
+    """
+    if any(number not in _applied(connection) for number, _, _ in known()):
+        raise StoreError(TOO_OLD, code="store_too_old")
 
 
 def migrate(connection: sqlite3.Connection) -> None:

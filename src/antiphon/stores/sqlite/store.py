@@ -23,6 +23,7 @@ from antiphon.stores.sqlite.connections import (
     OLDEST_SQLITE,
     PAGE_BYTES,
     check_file,
+    check_readable,
     has_wal_reset_bug,
     open_writer,
     shorten_log,
@@ -114,8 +115,7 @@ async def open_sqlite(
 
 
 def _readable(file: Path) -> SqlStore:
-    if check_file(file) == 0:
-        raise StoreError("There is no database here.", code="no_such_database", at=str(file))
+    check_readable(file)
     return SqlStore(None, _readers(file))
 
 

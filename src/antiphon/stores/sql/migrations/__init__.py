@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 from importlib import resources
+from typing import Final
+
+TOO_OLD: Final = (
+    "An older release wrote this database, and what only reads cannot bring it up to date. "
+    "`antiphon recover --settle` does; a server of that release has to be stopped before."
+)
+"""What whoever reads as things stand is told (`store_too_old`)."""
 
 
 def known() -> list[tuple[int, str, str]]:
