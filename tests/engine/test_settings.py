@@ -184,6 +184,24 @@ def test_times_reach_the_retry_policy_in_milliseconds() -> None:
             id="unknown profile",
         ),
         pytest.param(
+            '[models.x]\nfacts = { alternation = "often" }',
+            "invalid_setting",
+            "models.x.facts.alternation",
+            id="a fact that cannot be",
+        ),
+        pytest.param(
+            "[models.x]\nfacts = { alternate = true }",
+            "invalid_setting",
+            "models.x.facts.alternate",
+            id="unknown fact",
+        ),
+        pytest.param(
+            '[models.x]\nprofile = "openai-responses"\nfacts = { background = "yes" }',
+            "invalid_setting",
+            "models.x.facts.background",
+            id="a dialect's fact that cannot be",
+        ),
+        pytest.param(
             '[models.x]\nprofile = "azure"',
             "invalid_setting",
             "models.x.base_url",

@@ -304,7 +304,7 @@ def read_models(
             if other not in named or other == name:
                 raise _bad(
                     f"{place}: models.{name}.fallbacks",
-                    f"There is no other model {other}.{suggestion(other, named)}",
+                    f"There is no other model {other}.{suggestion(other, named.keys() - {name})}",
                 )
     known = default in named or default in models.aliases
     if default and not known and default != LOCAL and passthrough is None:
@@ -383,13 +383,21 @@ def _model(name: str, content: object, env: Mapping[str, str], place: str) -> Mo
         missing_key=table.api_key_env if key is None else None,
         context_window=table.context_window,
         max_output_tokens=table.max_output_tokens,
-        facts=MappingProxyType(_facts(table)),
+        facts=MappingProxyType(_facts(table, f"{place}.facts")),
         routing=Routing(**{name: getattr(table, name) for name in Routing.__struct_fields__}),
     )
 
 
-def _facts(table: _Table) -> dict[str, Any]:
+def _facts(table: _Table, place: str) -> dict[str, Any]:
     """Return the facts of a model. A window that is known is what Ollama is to load it with."""
+    if table.facts:
+        from antiphon.adapters import registry  # most models state none, and need not wait for it
+
+        try:
+            registry.get(table.profile, table.facts)
+        except InvalidInput as error:
+            fact = (error.at or "").rpartition(".")[2]
+            raise _bad(f"{place}.{fact}", error.message) from None
     if table.profile == OLLAMA and table.context_window is not None:
         return {LOADED_WITH: table.context_window, **table.facts}
     return table.facts
