@@ -7,6 +7,7 @@ export type * from "./frames.ts";
 export { newId } from "./ids.ts";
 export { Live, type View, type Withdrawal } from "./live.ts";
 export * from "./rows.ts";
+export { sharing } from "./sharing.ts";
 export { attached, beginning, reduce, type Shown, type ShownBlock, type State, type Told, told } from "./state.ts";
 export { Branches, leafOf } from "./tree.ts";
 export type { Change, Options, Patience, Query } from "./wire.ts";

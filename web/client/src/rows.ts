@@ -312,6 +312,8 @@ export interface Dispatch {
   readonly handle: string | null;
   readonly age_ms: number;
   readonly deadline_ms: number;
+  /** By which ways its profile leads out of UNKNOWN, best first. */
+  readonly policy: readonly ("handle" | "idempotent" | "connection" | "deadline" | "operator")[];
   readonly actions: readonly DispatchAction[];
   readonly next: string;
 }

@@ -1,6 +1,6 @@
 /** The one way to the server: the client, with the key that a person gave. */
 
-import { type AntiphonError, type Client, connect } from "@antiphon/client";
+import { type AntiphonError, type Client, connect, sharing } from "@antiphon/client";
 import { useSyncExternalStore } from "react";
 import { keep, kept } from "./prefs";
 
@@ -14,7 +14,7 @@ function tell(): void {
   for (const listener of listeners) listener();
 }
 
-export const server: Client = connect({ key: () => key });
+export const server: Client = connect({ key: () => key, fetch: sharing() });
 
 /** Use `secret` from now on; null forgets it. It stays in this browser. */
 export function takeKey(secret: string | null): void {

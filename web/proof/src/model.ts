@@ -1,8 +1,10 @@
 /** A provider that says what a test tells it to, when it tells it to. */
 
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { createServer, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { join } from "node:path";
 
 /** One answer that is being given. */
 export class Saying {
@@ -44,12 +46,17 @@ export class Saying {
   }
 }
 
+/** What the Responses API says, whole: a recorded answer. */
+const RECORDED = join(import.meta.dirname, "../../../../tests/data/fixtures/streams/openai_responses/01_text.sse");
+
 type Script = (saying: Saying, asked: string) => void | Promise<void>;
 
 export class Model {
   url = "";
   /** Every request's body, as it came. */
   readonly requests: string[] = [];
+  /** How many requests to the Responses API are taken and never answered: the connection breaks. */
+  dies = 0;
   readonly #scripts: Script[] = [];
   readonly #server: Server;
 
@@ -60,6 +67,10 @@ export class Model {
       request.on("end", () => {
         const body = Buffer.concat(pieces).toString();
         this.requests.push(body);
+        if (request.url?.endsWith("/responses") === true) {
+          if (this.dies-- > 0) return void request.socket.destroy();
+          return void answer.writeHead(200, { "content-type": "text/event-stream" }).end(readFileSync(RECORDED));
+        }
         const { messages } = JSON.parse(body) as { messages: { role: string; content: unknown }[] };
         const last = messages.at(-1);
         const asked = typeof last?.content === "string" ? last.content : JSON.stringify(last?.content);
@@ -77,6 +88,7 @@ export class Model {
   /** Forget what was to be said, and break off what is being said. */
   forget(): void {
     this.#scripts.length = 0;
+    this.dies = 0;
     this.#server.closeAllConnections();
   }
 

@@ -23,7 +23,7 @@ export class Proxy {
   mangle: Mangle | null = null;
   /** Whether nobody gets through. */
   down = false;
-  /** How many streams of events were asked for. */
+  /** How many streams of events are open now. */
   streams = 0;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
@@ -57,7 +57,10 @@ export class Proxy {
     if (path.startsWith("/pages/")) return page(path, answer);
     if (this.down) return void asked.socket.destroy();
     const events = /\/events\?|\/stream$/.test(path);
-    if (events) this.streams++;
+    if (events) {
+      this.streams++;
+      answer.on("close", () => this.streams--);
+    }
     const cut = events ? this.cuts.shift() : undefined;
     const { host: _, "accept-encoding": __, ...headers } = asked.headers;
     const on = request(this.target() + path, { method: asked.method ?? "GET", headers }, (told) => {

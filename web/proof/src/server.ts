@@ -29,6 +29,13 @@ export class Antiphon {
       base_url = "${model}/v1"
       context_window = 1000000
       max_output_tokens = 1024
+      [models.kept]
+      profile = "openai-responses"
+      model = "kept-1"
+      base_url = "${model}/v1"
+      facts = { background = true }
+      context_window = 1000000
+      max_output_tokens = 1024
       [mcp.time]
       command = "${PYTHON}"
       args = ["-m", "mcp_server_time", "--local-timezone", "UTC"]

@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { Page } from "playwright-core";
 import { begun, conversationOf, line, neverSent, rows, says, screen, settled, showing } from "../src/console.ts";
 import { gate } from "../src/model.ts";
 import { antiphon, model, opened, until } from "../src/stage.ts";
@@ -199,6 +200,58 @@ test("operations count what was taken back", async () => {
     const { id } = await antiphon.api<{ id: string }>("POST", "/conversations", {});
     await antiphon.api("POST", `/conversations/${id}/messages`, { content: "Name one" });
     await until(() => figure.locator("dd").first().innerText(), (now) => Number(now) === before + 1);
+  });
+});
+
+/** Ask a provider that takes the request and dies: what it works on in the background may still come to something. */
+async function unsure(page: Page, question: string): Promise<string> {
+  model.dies = 1;
+  await page.getByLabel("Model", { exact: true }).selectOption("kept");
+  await says(page, question);
+  await page.getByRole("group", { name: "Nobody knows whether the provider answered." }).waitFor();
+  return conversationOf(page);
+}
+
+test("nobody knows whether a request was carried out: operations say so, and a person who knows that it ended says how", async () => {
+  await opened("/", async (page) => {
+    const conversation = await unsure(page, "Name a capital");
+    const asked = model.requests.length;
+    await page.getByRole("link", { name: "Operations" }).click();
+    const list = page.getByRole("region", { name: "Outcome unknown" });
+    const card = list.getByRole("listitem");
+    await card.getByText("UNKNOWN", { exact: true }).waitFor();
+    const age = await card.getByText(/ old$/).innerText();
+    await until(() => card.getByText(/ old$/).innerText(), (now) => now !== age); // it is live
+    await card.getByText("What comes next: wait for its deadline").waitFor();
+    // Nothing is offered that would send it again, or that is not proven.
+    assert.deepEqual(await card.getByRole("button").allInnerTexts(), ["It has ended: I know it", "Stop waiting"]);
+    assert.equal(model.requests.length, asked);
+    await card.getByRole("button", { name: "It has ended: I know it" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("How do you know?").fill("their status page says so");
+    await dialog.getByRole("button", { name: "It has ended: I know it" }).click();
+    await list.getByText("Nothing: every dispatch has a known outcome.").waitFor();
+    await page.getByRole("link", { name: "Name a capital" }).or(page.locator(`a[href$="${conversation}"]`)).first().click();
+    const outcome = page.getByRole("group", { name: "No answer" });
+    await outcome.getByRole("button", { name: "What happened?" }).click();
+    const panel = page.getByRole("complementary", { name: "Why this answer?" });
+    await panel.getByText("their status page says so").waitFor(); // it is kept as the proof
+    assert.equal(model.requests.length, asked); // and nothing was sent because of it
+    await outcome.getByRole("button", { name: "Try again" }).click();
+    await until(() => screen(page), (seen) => seen.at(-1) === "The capital of Norway is Oslo.");
+    await settled(page);
+  });
+});
+
+test("nobody knows whether a request was carried out, and a person stops waiting: nothing is sent again", async () => {
+  await opened("/", async (page) => {
+    await unsure(page, "Name another capital");
+    const asked = model.requests.length;
+    await page.getByRole("link", { name: "Operations" }).click();
+    const list = page.getByRole("region", { name: "Outcome unknown" });
+    await list.getByRole("button", { name: "Stop waiting" }).click();
+    await list.getByText("Nothing: every dispatch has a known outcome.").waitFor();
+    assert.equal(model.requests.length, asked);
   });
 });
 

@@ -110,6 +110,41 @@ test("two tabs are in step, previews and decisions included", async () => {
   });
 });
 
+test("seven tabs see the same answer over one connection, and go on when the tab that held it is closed", async () => {
+  await opened("/", async (page) => {
+    await begun(page, "Begin", "ready");
+    const tabs = [page];
+    // A browser opens six connections to a host: with one a tab, the seventh would be told nothing.
+    while (tabs.length < 7) {
+      const tab = await page.context().newPage();
+      await tab.goto(page.url());
+      await showing(tab, "Begin", "ready");
+      tabs.push(tab);
+    }
+    const [more, end] = [gate(), gate()];
+    model.will(async (saying) => {
+      saying.say("storks ");
+      await more.passed;
+      saying.say("travel ");
+      await end.passed;
+      saying.say("south");
+      saying.end();
+    });
+    await says(tabs[6] as Page, "Go on");
+    for (const tab of tabs) await until(() => screen(tab), (seen) => seen.at(-1) === "preview: storks");
+    assert.equal(proxy.streams, 1);
+    const [first, ...left] = tabs;
+    await first?.close();
+    more.open();
+    for (const tab of left) await until(() => screen(tab), (seen) => seen.at(-1) === "preview: storks travel");
+    assert.equal(proxy.streams, 1);
+    end.open();
+    for (const tab of left) await showing(tab, "Begin", "ready", "Go on", "storks travel south");
+    for (const tab of left) await settled(tab);
+    neverSent("storks", "south");
+  });
+});
+
 /** Stop everything that a page does, as a browser does with a tab in the background; then let it go on. */
 async function frozen(page: Page, meanwhile: () => Promise<void>): Promise<void> {
   const session = await page.context().newCDPSession(page);

@@ -11,6 +11,7 @@ import { Notice } from "../ui/notice";
 import { Dialog } from "../ui/overlays";
 import { useTimes, useTitle, useWords, type Words } from "../words";
 import { reasonOf } from "../words/reasons";
+import { nextOf } from "./next";
 import { type Metrics, metricsOf, sumBy, sumOf } from "./metrics";
 import { Shadow } from "./shadow";
 import { Link, MenuButton } from "./sidebar";
@@ -114,7 +115,7 @@ function UnsureDispatch({ one, onDone }: { readonly one: Dispatch; readonly onDo
           <span className="tabular">{words.age(times.span(one.age_ms + Math.max(0, now - seen)))}</span>
           {one.code !== null && <span className="mono">{one.code}</span>}
         </p>
-        <p>{words.nextStep(one.next)}</p>
+        <p>{words.nextStep(words[nextOf(one, now)])}</p>
         {one.deadline_ms > now && <p className="tabular">{words.deadlineIn(times.span(one.deadline_ms - now))}</p>}
         {problem !== null && (
           <Notice

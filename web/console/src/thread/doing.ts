@@ -78,7 +78,10 @@ export function doingOf({ live, outbox, onError, onLook, onExplain, onFork, onSt
     },
     regenerate(message, ask) {
       onLook(null);
-      started(server.messages.regenerate(live.id, message, ask));
+      const { messages, runs } = live.view;
+      // Another answer of the same model, unless another one was chosen.
+      const model = runs.get(messages.get(message)?.run ?? "")?.options.model;
+      started(server.messages.regenerate(live.id, message, model === undefined ? ask : { model, ...ask }));
     },
     stop: (run) => started(server.runs.cancel(run)),
     look(leaf) {

@@ -425,6 +425,12 @@ export const dictionary = {
   unsureNone: ["Nothing: every dispatch has a known outcome.", "没有：所有调用的结果都已确定。"],
   workingTitle: ["Under way", "进行中"],
   age: [(span: string) => `${span} old`, (span: string) => `已 ${span}`],
+  nextUnderWay: ["wait, it is under way", "等待，正在进行"],
+  nextSettle: ["settle it, its end is proven", "可结案，结束已有证据"],
+  nextHandle: ["the provider is asked by its handle", "按句柄询问提供方"],
+  nextReplay: ["the same bytes are sent again under the same key", "以同一个键重发相同的字节"],
+  nextDeadline: ["wait for its deadline; nothing is proven before", "等到截止时间，在此之前没有证据"],
+  nextPerson: ["only a person can say whether it has ended", "只有人能确认它是否已结束"],
   nextStep: [(next: string) => `What comes next: ${next}.`, (next: string) => `下一步：${next}。`],
   endedSay: [
     "Say this only if you know that the provider will send nothing more of it. What you write is kept as the proof.",
