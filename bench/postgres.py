@@ -2,8 +2,9 @@
 
 A turn here is what the store does for one: run and input placed, dispatch prepared and accepted
 (one commit), written and opened (in passing), the answer committed (another). Nothing is asked and
-nothing is rendered. Beside it stand two transactions of as many bytes as these write, over as many
-connections as wait: the least that a durable turn could be. Takeover is between real servers.
+nothing is rendered. Beside it stand the floors of `bench.postgres_floor`. What one more turn of the
+whole engine costs at 10 and at 10,000 messages is measured as on the file (`bench.durable`), with
+this process's bytes to its sockets in place of those to the file. Takeover is between real servers.
 """
 
 from __future__ import annotations
@@ -12,14 +13,11 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import TypeAlias
-
-import asyncpg
 
 import antiphon.client
 from antiphon.core.records import RunStatus
@@ -27,6 +25,7 @@ from antiphon.stores.base import Store
 from antiphon.stores.postgres import open_postgres
 from antiphon.stores.sqlite import open_sqlite
 from bench.measure import Figure, figure, note
+from bench.postgres_floor import Turn, bare, batched_function
 from tests.server.process import server_process
 from tests.stores.talk import Talk, done
 from tests.support.parts import postgres
@@ -34,15 +33,9 @@ from tests.support.postgres import new_server
 from tests.support.upstream_process import UpstreamProcess
 
 AT_ONCE = (1, 16, 128)
-CONNECTIONS = 32
-ROWS_BYTES = (2_600, 1_900)
-"""What the two commits of a turn write into rows, at 600 bytes of text a message."""
 TEXT = "word " * 120
 
 SETTINGS = {"fsync": "on", "max_connections": "200", "shared_buffers": "256MB"}
-
-Turn: TypeAlias = Callable[[int, int], Awaitable[None]]
-"""Does the turn of this number in the conversation of that number."""
 
 
 async def figures(*, quick: bool) -> AsyncIterator[Figure]:
@@ -60,16 +53,10 @@ async def figures(*, quick: bool) -> AsyncIterator[Figure]:
             stack.push_async_callback(ours.close)
             file = await open_sqlite(place / "ours.db")
             stack.push_async_callback(file.close)
-            address = await asyncio.to_thread(server.database)
-            pool = await stack.enter_async_context(
-                asyncpg.create_pool(address, min_size=1, max_size=min(count, CONNECTIONS))
-            )
-            await pool.execute("CREATE TABLE bare (id BIGSERIAL PRIMARY KEY, data BYTEA)")
-            turns = {
-                "ours": await _turns(ours, count),
-                "file": await _turns(file, count),
-                "bare": _bare(pool),
-            }
+            turns = {"ours": await _turns(ours, count), "file": await _turns(file, count)}
+            for name, floor in (("bare", bare), ("function", batched_function)):
+                address = await asyncio.to_thread(server.database)
+                turns[name] = await stack.enter_async_context(floor(address, count))
             rates: dict[str, list[float]] = {name: [] for name in turns}
             numbers = dict.fromkeys(turns, 0)
             for number in range(rounds + 1):
@@ -81,6 +68,10 @@ async def figures(*, quick: bool) -> AsyncIterator[Figure]:
         yield figure(
             "PG", what, median(rates["ours"]), median(rates["bare"]),
             "two bare transactions of the same bytes", unit="turns/s", at_least=0.5,
+        )  # fmt: skip
+        yield figure(
+            "PG", what, median(rates["ours"]), median(rates["function"]),
+            "one batched function a turn", unit="turns/s", at_least=0.5,
         )  # fmt: skip
         yield figure(
             "PG", what, median(rates["ours"]), median(rates["file"]),
@@ -139,14 +130,6 @@ async def _turns(store: Store, count: int) -> Turn:
         store.submit(talk.opened(operation, generation))
         done(await store.do(talk.commit(operation, generation, talk.answer(said, text=TEXT))))
         at[conversation] = (revision + 2, said)
-
-    return turn
-
-
-def _bare(pool: asyncpg.Pool[asyncpg.Record]) -> Turn:
-    async def turn(conversation: int, number: int) -> None:
-        for size in ROWS_BYTES:
-            await pool.execute("INSERT INTO bare (data) VALUES ($1)", os.urandom(size))
 
     return turn
 

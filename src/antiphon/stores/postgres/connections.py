@@ -112,6 +112,10 @@ AGAIN: Final = (pg.DeadlockDetectedError, pg.SerializationError)
 """Another node was in the way: the same may go well now."""
 
 
+REFUSED: Final = (pg.DataError, pg.IntegrityConstraintViolationError, pg.SyntaxOrAccessError)
+"""A statement of some request is at fault: one that divides by zero foresaw what is not so."""
+
+
 def _code(error: BaseException) -> str:
     match error:
         case pg.DiskFullError() | pg.OutOfMemoryError():

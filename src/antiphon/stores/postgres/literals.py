@@ -11,6 +11,27 @@ from __future__ import annotations
 from antiphon.errors import InvalidInput
 
 
+def argument(value: object) -> str:
+    r"""Return a value as it is given to a prepared statement, which knows its type.
+
+    Raises:
+        InvalidInput: A text holds a NUL character, which no text of PostgreSQL can.
+
+    Example:
+        >>> [argument(value) for value in (None, True, -7, "it's", b"ok")]
+        ['NULL', "'1'", "'-7'", "'it''s'", "'\\x6f6b'"]
+    """
+    if isinstance(value, str):
+        return quoted(value)
+    if value is None:
+        return "NULL"
+    if isinstance(value, int):
+        return f"'{int(value)}'"
+    if isinstance(value, bytes):
+        return f"'\\x{value.hex()}'"
+    return literal(value)
+
+
 def literal(value: object) -> str:
     r"""Return a value as it is written in a statement.
 
@@ -19,7 +40,7 @@ def literal(value: object) -> str:
 
     Example:
         >>> [literal(value) for value in (None, True, 7, -7, "it's", b"ok")]
-        ['NULL', '1', '7', '(-7)', "'it''s'", "'\\\\x6f6b'::bytea"]
+        ['NULL', '1', '7', '(-7)', "'it''s'", "'\\x6f6b'::bytea"]
     """
     match value:
         case None:
@@ -28,10 +49,15 @@ def literal(value: object) -> str:
             number = int(value)
             return str(number) if number >= 0 else f"({number})"  # two signs begin a comment
         case str():
-            if "\0" in value:
-                raise InvalidInput("A text holds a NUL character.", code="nul_character")
-            return "'" + value.replace("'", "''") + "'"
+            return quoted(value)
         case bytes():
             return f"'\\x{value.hex()}'::bytea"
         case _:
             raise TypeError(f"No column takes {type(value).__name__}.")
+
+
+def quoted(text: str) -> str:
+    """Return a text between quotes. Raises `InvalidInput` as `literal` does."""
+    if "\0" in text:
+        raise InvalidInput("A text holds a NUL character.", code="nul_character")
+    return "'" + text.replace("'", "''") + "'"

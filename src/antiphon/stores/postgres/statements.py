@@ -10,11 +10,12 @@ import asyncio
 import re
 from collections.abc import Awaitable, Mapping
 from functools import cache
-from typing import Final, TypeVar
+from itertools import count
+from typing import Final, NamedTuple, TypeVar
 
 import asyncpg
 
-from antiphon.stores.postgres.literals import literal
+from antiphon.stores.postgres.literals import argument, literal
 from antiphon.stores.sql.statements import Dialect, Parameters, Row
 
 T = TypeVar("T")
@@ -37,6 +38,9 @@ DIALECT: Final = Dialect(
         WHERE EXISTS (SELECT 1 FROM conversation)""",
     ),
 )
+
+PREPARED: Final = 512
+"""How many statements a connection prepares for what is sent together."""
 
 _NUMBER: Final = re.compile(r"\$(\d+)")
 _MARK: Final = re.compile(r"'(?:[^']|'')*'|\?|(?<!:):([a-z_]+)")
@@ -67,8 +71,27 @@ def translated(sql: str) -> tuple[str, tuple[str, ...]]:
     return _MARK.sub(mark, sql), tuple(names)
 
 
+_TOOK: Final = "WITH done AS ({} RETURNING 1) SELECT 1 / count(*) FROM done"
+_ABSENT: Final = "SELECT 1 / CAST(NOT EXISTS ({}) AS INTEGER)"
+
+
+class Mark(NamedTuple):
+    """A place among the statements that are held back."""
+
+    journeys: int
+    held: int
+
+
+_ALL: Final = Mark(-1, 0)
+
+
 class PostgresStatements:
-    """Statements on one connection; only the thread that made it may use it."""
+    """Statements on one connection; only the thread that made it may use it.
+
+    What needs no answer is held back and sent with what follows, in one journey. While `foresees`
+    is set, what can be foreseen needs none: the statement goes with the others, and where it does
+    not do as foreseen it divides by zero, which ends the transaction.
+    """
 
     dialect = DIALECT
 
@@ -78,6 +101,11 @@ class PostgresStatements:
         self.connection = connection
         self._loop = loop
         self._held: list[str] = []
+        self._names: dict[str, str | None] = {}  # of prepared statements; None: met once
+        self._numbers = count()
+        self.foresees = False
+        self.journeys = 0
+        """How often it was sent what had been held back."""
 
     def close(self) -> None:
         """Close the loop; the connection is closed before."""
@@ -90,7 +118,23 @@ class PostgresStatements:
     def execute(self, sql: str, parameters: Parameters = ()) -> None:
         """Hold a statement back, to be sent with what follows."""
         text, values = _bound(sql, parameters)
+        if text in self._names:
+            self._hold_prepared(sql, parameters)
+            return
+        if len(self._names) < PREPARED:
+            self._names[text] = None  # worth preparing where it comes again
         self._held.append(_NUMBER.sub(lambda mark: literal(values[int(mark[1]) - 1]), text))
+
+    def _hold_prepared(self, sql: str, parameters: Parameters) -> None:
+        """Hold back a statement that the server has parsed and planned before."""
+        text, values = _bound(sql, parameters)
+        name = self._names.get(text)
+        if name is None:
+            name = f"antiphon_{next(self._numbers)}"
+            self.wait(self.connection.execute(f"PREPARE {name} AS {text}"))
+            self._names[text] = name
+        arguments = f"({', '.join(map(argument, values))})" if values else ""
+        self._held.append(f"EXECUTE {name}{arguments}")
 
     def changed(self, sql: str, parameters: Parameters = ()) -> int:
         """Carry out a statement and return how many rows it changed."""
@@ -99,6 +143,20 @@ class PostgresStatements:
         told = self.wait(self.connection.execute(text, *values))
         count = told.rpartition(" ")[2]
         return int(count) if count.isdigit() else 0
+
+    def took(self, sql: str, parameters: Parameters = (), *, foreseen: bool = True) -> bool:
+        """Carry out a statement that changes one row, or foresee that it does."""
+        if not (foreseen and self.foresees):
+            return self.changed(sql, parameters) > 0
+        self._hold_prepared(_TOOK.format(sql), parameters)
+        return True
+
+    def absent(self, sql: str, parameters: Parameters = ()) -> bool:
+        """Whether a question finds no row, or foresee that it does not."""
+        if not self.foresees:
+            return self.one(sql, parameters) is None
+        self._hold_prepared(_ABSENT.format(sql), parameters)
+        return True
 
     def one(self, sql: str, parameters: Parameters = ()) -> Row | None:
         """Return the first row, or None."""
@@ -112,6 +170,16 @@ class PostgresStatements:
         self.settle()
         text, values = _bound(sql, parameters)
         return list(map(tuple, self.wait(self.connection.fetch(text, *values))))
+
+    def begin(self) -> None:
+        """Begin a transaction.
+
+        Raises:
+            RuntimeError: Something is held back, which would become a part of it.
+        """
+        if self._held:
+            raise RuntimeError(f"{len(self._held)} statements wait for no transaction.")
+        self.wait(self.connection.execute("BEGIN"))
 
     def script(self, sql: str, *, later: bool = False) -> None:
         """Carry out statements without parameters, with those that were held back before them.
@@ -127,19 +195,24 @@ class PostgresStatements:
         if self._held:
             script = ";\n".join(self._held)
             self._held.clear()
+            self.journeys += 1
             self.wait(self.connection.execute(script))
 
-    def drop(self, back_to: str | None = None) -> bool:
-        """Forget what was held back, since it is to be undone anyway.
+    def mark(self) -> Mark:
+        """Return where the next statement will be held back, for `drop` and `unsent`."""
+        return Mark(self.journeys, len(self._held))
 
-        With a statement to go `back_to`, what was held back before it stays; False where that
-        statement has been sent already, and then all is forgotten.
-        """
-        if back_to in self._held:
-            del self._held[self._held.index(back_to) :]
-            return True
-        self._held.clear()
-        return False
+    def unsent(self, mark: Mark) -> bool:
+        """Whether all since `mark` is still held back."""
+        return mark.journeys == self.journeys
+
+    def drop(self, mark: Mark = _ALL) -> None:
+        """Forget what is held back, since `mark` or all, as it is to be undone anyway."""
+        del self._held[mark.held if self.unsent(mark) else 0 :]
+
+    def strike(self, mark: Mark) -> None:
+        """Forget the one statement at `mark`, which is still held back."""
+        del self._held[mark.held]
 
 
 def _bound(sql: str, parameters: Parameters) -> tuple[str, tuple[object, ...]]:

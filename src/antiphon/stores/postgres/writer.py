@@ -7,7 +7,11 @@ stays true to its end. Its last statement touches these rows: so whoever finds t
 last transaction has left it knows that all else is as it was, too, and need not read it again.
 
 Statements that wait for no answer are held back and sent together (`PostgresStatements`): what a
-transition costs is journeys to the server.
+transition costs is journeys to the server. A batch is first carried out on what is foreseen: that
+each attempt moves by the row of the table that its command means, and that nothing is a repetition.
+The statements carry the conditions all the same, and go to the server together, with the commit
+behind them: three journeys for a batch of any size. Where one does not do as foreseen, nothing is
+kept, and the batch is carried out anew with every answer awaited.
 
 The node's own row is held too, weakly: whoever declares this node dead waits for the transactions
 that it has begun, and lets it begin no other. So a node that was frozen, and wakes up, changes
@@ -38,6 +42,7 @@ from antiphon.errors import AntiphonError, StoreError
 from antiphon.stores.postgres.connections import (
     AGAIN,
     LOST,
+    REFUSED,
     close_connection,
     constraint,
     not_durable,
@@ -123,12 +128,15 @@ class Writer(BatchWriter):
             self._db = None
 
     def _commit(self, batch: list[Request]) -> tuple[News, list[Outcome]]:
-        try:
-            return self._attempt(batch)
-        except Outrun:
-            pass
-        except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on
-            return News(), [Outcome(request, error=error) for request in batch]
+        for foresees in (True, False):
+            try:
+                return self._attempt(batch, foresees=foresees)
+            except Misjudged:
+                continue
+            except Outrun:
+                break
+            except Exception as error:  # noqa: BLE001 - whatever it is, the thread goes on
+                return News(), [Outcome(request, error=error) for request in batch]
         events: list[StoredEvent] = []
         outcomes: list[Outcome] = []
         for request in batch:
@@ -141,7 +149,7 @@ class Writer(BatchWriter):
         """Carry out one request that others were in the way of, as often as it takes."""
         for _ in range(TRIES):
             try:
-                news, (outcome,) = self._attempt([request])
+                news, (outcome,) = self._attempt([request], foresees=False)
             except Outrun:
                 continue
             except Exception as error:  # noqa: BLE001 - as above
@@ -151,28 +159,31 @@ class Writer(BatchWriter):
         busy = StoreError("Other nodes are in the way; try again.", code="store_busy")
         return News(), Outcome(request, error=busy)
 
-    def _attempt(self, batch: Sequence[Request]) -> tuple[News, list[Outcome]]:
+    def _attempt(self, batch: Sequence[Request], *, foresees: bool) -> tuple[News, list[Outcome]]:
         """Carry out a batch in one transaction.
 
         Raises:
+            Misjudged: Nothing of it was kept, and nothing is to be foreseen the next time.
             Outrun: Nothing of it was kept, and it may go well now.
             StoreError: Nothing of it was kept; `commit_unknown`: nobody knows.
         """
         number = ""
         try:
             db, alone = self._opened(), len(batch) == 1
+            db.foresees = foresees
             savepoints = _Savepoints(db, partial(self._begin, db, batch))
             savepoints.begin()
             knowledge = self._known_still(savepoints.held)
-            tx = Transaction(db, self._new_key, knowledge)
+            tx = Transaction(db, self._new_key, knowledge, self.fence)
             outcomes = [carry_out(savepoints, tx, request, alone=alone) for request in batch]
-            if alone and outcomes[0].undone:
-                knowledge.clear()  # the lock was let go of in between
+            if savepoints.let_go:
+                knowledge.clear()
             left_by(tx)
             news = News(tx.events)
             number, held = savepoints.number, savepoints.held
-            if held:
-                db.script(_TOUCH.format(", ".join(map(str, held))), later=True)
+            untouched = [at for at in held if savepoints.used or at not in tx.rewritten]
+            if untouched:
+                db.script(_TOUCH.format(", ".join(map(str, untouched))), later=True)
         except Outrun:
             self._recover()
             raise
@@ -182,6 +193,8 @@ class Writer(BatchWriter):
                 raise Outrun from error
             if isinstance(error, StoreError) and error.code == "node_fenced":
                 raise
+            if foresees and isinstance(error, REFUSED):
+                raise Misjudged from error
             cause = error.__cause__ if isinstance(error, BatchLost) else error
             raise not_durable(cause or error) from None
         try:
@@ -190,6 +203,8 @@ class Writer(BatchWriter):
             self._recover()
             if isinstance(error, AGAIN):
                 raise Outrun from error
+            if foresees and isinstance(error, REFUSED):
+                raise Misjudged from error
             if not isinstance(error, LOST):
                 raise not_durable(error) from None
             if not self._was_committed(number):
@@ -221,7 +236,7 @@ class Writer(BatchWriter):
         self, db: PostgresStatements, batch: Sequence[Request]
     ) -> tuple[str, dict[int, str]]:
         """Begin a transaction; return its number, and what it has locked with who wrote it last."""
-        db.script("BEGIN")
+        db.begin()
         fence = self.fence
         rows = db.all(
             _BEGIN,
@@ -280,6 +295,10 @@ class Writer(BatchWriter):
             close_connection(db)
 
 
+class Misjudged(Outrun):
+    """Not all was as foreseen: the transaction is to be done anew, each answer awaited."""
+
+
 class _Savepoints:
     """Requests within a transaction of PostgreSQL."""
 
@@ -288,40 +307,54 @@ class _Savepoints:
     ) -> None:
         self._db = db
         self._begin = begin
-        self._saved = False
+        self._mark = db.mark()
         self.number = ""
         """What the database calls the transaction."""
         self.held: dict[int, str] = {}
         """The conversations that are locked, and the transactions that wrote their rows."""
+        self.used = False
+        """Whether rows may name a savepoint as their writer, and not the transaction."""
+        self.let_go = False
+        """Whether the locks were let go of in between."""
 
     def begin(self) -> None:
         """Begin the transaction."""
         self.number, self.held = self._begin()
 
     def savepoint(self, *, alone: bool) -> None:
-        self._saved = not alone
+        self._mark = self._db.mark()
         if not alone:
             self._db.script(_SAVE, later=True)
 
     def settle(self) -> None:
-        self._db.settle()
+        if not self._db.foresees:
+            self._db.settle()
 
     def undo(self, *, alone: bool) -> None:
-        if alone:
-            self._db.drop()
+        sent = not self._db.unsent(self._mark)
+        self._db.drop(self._mark)
+        if not sent:
+            self.savepoint(alone=alone)  # for what is put aside
+        elif alone:
             self._db.script("ROLLBACK")
+            self.let_go = True
             self.begin()
-        elif self._db.drop(_SAVE):
-            self._saved = False  # nothing was sent since, and so nothing was done
         else:
             self._db.script("ROLLBACK TO request", later=True)
 
     def release(self, *, alone: bool) -> None:
-        if self._saved:
+        if alone:
+            return
+        if self._db.unsent(self._mark):
+            self._db.strike(self._mark)  # nothing will be undone that was sent with it
+        else:
+            self.used = True
             self._db.script("RELEASE request", later=True)
 
     def judge(self, error: Exception) -> Denied | AntiphonError | None:
         match error:
+            case _ if self._db.foresees and isinstance(error, REFUSED):
+                raise Misjudged from error
             case pg.IntegrityConstraintViolationError():
                 name = str(error.constraint_name)
                 if name in _AGAIN:

@@ -9,13 +9,13 @@ but where the table says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from typing import Final
+from typing import Any, Final
 
 from antiphon.core.dispatch import Condition, Effect, Row
 from antiphon.core.ids import OperationId
-from antiphon.stores.sql.rows import ATTEMPT_OWN, ConversationRow
+from antiphon.stores.sql.rows import AttemptRow, ConversationRow
 
 _CURRENT_EPOCH: Final = "coalesce((SELECT n.epoch FROM node AS n WHERE n.id = {node}), 0)"
 
@@ -57,17 +57,19 @@ CONDITIONS: dict[Condition, str] = {
     Condition.NAMES_RUN: "r.id = :names_run",
 }
 
-ATTEMPT_EFFECTS: Final[dict[Effect, tuple[str, ...]]] = {
-    Effect.OPEN_GENERATION: (
-        "generation = (SELECT c.attempt_generation + 1 FROM conversation AS c "
-        "WHERE c.number = a.manifest >> 32)",
-    ),
-    Effect.TAKE_OWNERSHIP: ("node = :my_node", "epoch = :my_epoch"),
-    Effect.MARK_AGAIN: ("sent_again = 1",),
-    Effect.BIND_HANDLE: ("handle = coalesce(a.handle, :handle)",),
-    Effect.RECORD_PROOF: ("proof = :proof",),
+ATTEMPT_EFFECTS: Final[
+    dict[Effect, Callable[[AttemptRow, ConversationRow, Mapping[str, Any]], dict[str, object]]]
+] = {
+    Effect.OPEN_GENERATION: lambda a, c, claim: {"generation": c.attempt_generation + 1},
+    Effect.TAKE_OWNERSHIP: lambda a, c, claim: {
+        "node": claim["my_node"],
+        "epoch": claim["my_epoch"],
+    },
+    Effect.MARK_AGAIN: lambda a, c, claim: {"sent_again": 1},
+    Effect.BIND_HANDLE: lambda a, c, claim: {"handle": claim["handle"]} if a.handle is None else {},
+    Effect.RECORD_PROOF: lambda a, c, claim: {"proof": claim["proof"]},
 }
-"""What an effect sets in the attempt's own row."""
+"""What an effect sets in the attempt's own row, by what the caller claims."""
 
 CONVERSATION_EFFECTS: Final[
     dict[Effect, Callable[[ConversationRow, OperationId], dict[str, object]]]
@@ -91,23 +93,18 @@ _JOINED: Final = "m.place = a.manifest AND r.place = m.run AND c.number = m.plac
 
 
 @cache
-def update(row: Row, *assignments: str) -> str:
+def update(row: Row, *columns: str) -> str:
     """Return the statement that moves an attempt by `row`, and by nothing else.
 
-    It returns the attempt's own columns; no row means that a condition does not hold.
+    It sets each of `columns` to its `:new_...`, and changes no row where a condition fails.
     """
-    sets = [
-        f"state = '{row.target}'",
-        *(part for effect in row.effects for part in ATTEMPT_EFFECTS.get(effect, ())),
-        *assignments,
-    ]
+    sets = [f"state = '{row.target}'", *(f"{column} = :new_{column}" for column in columns)]
     return f"""
         UPDATE attempt AS a SET {", ".join(sets)}
         WHERE a.manifest = :manifest AND a.number = :number AND a.state IN ({_sources(row)})
         AND EXISTS (
           SELECT 1 FROM manifest AS m, run AS r, conversation AS c
-          WHERE {_JOINED} AND {where(row.conditions)})
-        RETURNING {ATTEMPT_OWN}"""
+          WHERE {_JOINED} AND {where(row.conditions)})"""
 
 
 def insert_first(row: Row) -> str:
@@ -117,8 +114,7 @@ def insert_first(row: Row) -> str:
         SELECT m.place, 1, m.purpose, '{row.target}', :now_ms
         FROM manifest AS m, run AS r, conversation AS c
         WHERE m.place = :manifest AND r.place = m.run AND c.number = m.place >> 32
-        AND {where(row.conditions)}
-        RETURNING {ATTEMPT_OWN}"""
+        AND {where(row.conditions)}"""
 
 
 def insert_next(row: Row) -> str:
@@ -128,8 +124,7 @@ def insert_next(row: Row) -> str:
         SELECT a.manifest, a.number + 1, a.purpose, '{row.target}', :now_ms
         FROM attempt AS a, manifest AS m, run AS r, conversation AS c
         WHERE a.manifest = :manifest AND a.number = :number AND {_JOINED}
-        AND a.state IN ({_sources(row)}) AND {where(row.conditions)}
-        RETURNING {ATTEMPT_OWN}"""
+        AND a.state IN ({_sources(row)}) AND {where(row.conditions)}"""
 
 
 def _sources(row: Row) -> str:

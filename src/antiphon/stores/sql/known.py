@@ -31,12 +31,14 @@ class Node(NamedTuple):
 class Known:
     """One conversation's rows that are at work; None where they have not been asked for."""
 
-    __slots__ = ("attempts", "calls", "deletions", "last", "nodes", "row", "runs")
+    __slots__ = ("attempts", "calls", "deletions", "inputs", "last", "nodes", "row", "runs")
 
     def __init__(self, row: ConversationRow) -> None:
         self.row = row
         self.runs: dict[RunId, RunRow] | None = None
         """The runs that have not ended: all of them."""
+        self.inputs: dict[int, bytes | None] = {}
+        """The inputs that wait in open runs, by the places of these."""
         self.attempts: dict[OperationId, AttemptRow] = {}
         """The newest attempts of operations that are not finished."""
         self.calls: dict[RunId, list[CallRow]] = {}

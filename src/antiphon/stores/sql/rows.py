@@ -402,22 +402,7 @@ class AttemptRow(NamedTuple):
             manifest=place,
             number=0,
             purpose=manifest.purpose,
-            generation=0,
-            state="",
-            handle=None,
-            node=None,
-            epoch=0,
-            deadline_ms=0,
-            sent_again=0,
-            proof=None,
-            error_code=None,
-            prepared_ms=0,
-            accepted_ms=None,
-            written_ms=None,
-            opened_ms=None,
-            ended_ms=None,
-            answer=None,
-            used=None,
+            **_UNTOUCHED,
         )
 
     @property
@@ -425,9 +410,10 @@ class AttemptRow(NamedTuple):
         """Whether it is a question beside the turn."""
         return self.purpose != Purpose.TURN
 
-    def moved(self, own: tuple[Any, ...]) -> AttemptRow:
-        """Return the row with its own columns (`ATTEMPT_OWN`) as they stand now."""
-        return AttemptRow._make(self[: -len(own)] + own)
+    def born(self, number: int, state: State, now_ms: int) -> AttemptRow:
+        """Return the attempt of this number under the same manifest, as it begins."""
+        begun = {**_UNTOUCHED, "state": state, "prepared_ms": now_ms}
+        return self._replace(number=number, **begun)
 
     def record(self) -> Attempt:
         """Return the row as the store hands it out."""
@@ -457,7 +443,26 @@ class AttemptRow(NamedTuple):
 
 
 _OWN: Final = AttemptRow._fields[AttemptRow._fields.index("manifest") :]
-ATTEMPT_OWN: Final = ", ".join(_OWN)
+
+_UNTOUCHED: Final[dict[str, Any]] = {
+    "generation": 0,
+    "state": "",
+    "handle": None,
+    "node": None,
+    "epoch": 0,
+    "deadline_ms": 0,
+    "sent_again": 0,
+    "proof": None,
+    "error_code": None,
+    "prepared_ms": 0,
+    "accepted_ms": None,
+    "written_ms": None,
+    "opened_ms": None,
+    "ended_ms": None,
+    "answer": None,
+    "used": None,
+}
+"""What stands in an attempt that nothing has happened to."""
 
 ATTEMPT: Final = f"""
 SELECT m.operation, c.id, m.run, r.id, m.base_leaf, m.base_revision, m.base_cancel_generation,

@@ -39,6 +39,16 @@ class Statements(Protocol):
     def changed(self, sql: str, parameters: Parameters = ()) -> int:
         """Carry out a statement and return how many rows it changed."""
 
+    def took(self, sql: str, parameters: Parameters = (), *, foreseen: bool = True) -> bool:
+        """Carry out a statement that changes one row, or none where its conditions do not hold.
+
+        Where answers are far away, one that is `foreseen` is taken to have changed its row; the
+        database compares all the same, and gives up the whole transaction where it has not.
+        """
+
+    def absent(self, sql: str, parameters: Parameters = ()) -> bool:
+        """Whether a question that most often finds nothing finds no row; foreseen, as in `took`."""
+
     def one(self, sql: str, parameters: Parameters = ()) -> Row | None:
         """Return the first row, or None."""
 

@@ -78,11 +78,14 @@ class Transaction:
         connection: Statements,
         new_key: Callable[[], bytes],
         knowledge: Knowledge | None = None,
+        fence: Fence | None = None,
     ) -> None:
         self._connection = connection
         self._new_key = new_key
         self._knowledge = knowledge or Knowledge()
+        self._fence = fence  # current to the transaction's end
         self._used: set[int] = set()
+        self.rewritten: set[int] = set()
         self._dirty: dict[int, dict[str, object]] = {}
         self._untold: list[object] = []
         self.events: list[StoredEvent] = []
@@ -99,6 +102,17 @@ class Transaction:
     def changed(self, sql: str, parameters: Parameters = ()) -> int:
         """Carry out a statement and return how many rows it changed."""
         return self._connection.changed(sql, parameters)
+
+    def took(self, sql: str, parameters: Parameters = (), *, foreseen: bool = True) -> bool:
+        """Carry out a statement that changes one row unless its own conditions forbid it.
+
+        Whether it did; what was `foreseen` wrongly is noticed before anything is durable.
+        """
+        return self._connection.took(sql, parameters, foreseen=foreseen)
+
+    def absent(self, sql: str, parameters: Parameters = ()) -> bool:
+        """Whether a question finds no row; most often it does not, and that is foreseen."""
+        return self._connection.absent(sql, parameters)
 
     def one(self, sql: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
         """Return the first row, or None."""
@@ -118,6 +132,7 @@ class Transaction:
         """Write what was changed in conversations' rows, and the events that were told."""
         for number, values in self._dirty.items():
             self._update("conversation", "number", number, values)
+            self.rewritten.add(number)
         self._dirty.clear()
         if self._untold:
             rows = ", ".join(["(?, ?, ?)"] * (len(self._untold) // 3))
@@ -128,6 +143,7 @@ class Transaction:
         """Forget what a request did and learned; the writer undoes it in the database."""
         for number in self._used:
             self._knowledge.forget(number)
+        self.rewritten -= self._used
         self._knowledge.keys.clear()
         self._dirty.clear()
         self._untold.clear()
@@ -290,7 +306,20 @@ class Transaction:
         self.execute(
             f"INSERT INTO run ({', '.join(values)}) VALUES ({marks})", tuple(values.values())
         )
-        self._open_runs(conversation_of(run.place))[run.id] = run
+        known = self._known(conversation_of(run.place))
+        known.inputs[run.place] = input_waiting
+        self._open_runs(known.row.number)[run.id] = run
+
+    def input_waiting(self, run: RunRow) -> bytes | None:
+        """Return the input that waits in a run for its place in the tree, or None."""
+        inputs = self._known(conversation_of(run.place)).inputs
+        if run.place in inputs:
+            return inputs[run.place]
+        row = self.one("SELECT input_waiting FROM run WHERE place = ?", (run.place,))
+        waiting = None if row is None else row[0]
+        if run.open:
+            inputs[run.place] = waiting
+        return waiting
 
     def change_run(self, run: RunRow, *, placed: bool = False, **values: object) -> RunRow:
         """Set columns of a run and return it as it stands then.
@@ -303,11 +332,15 @@ class Transaction:
             values["input_waiting"] = None
         self._update("run", "place", run.place, values)
         open_runs = self._open_runs(conversation_of(run.place))
+        known = self._known(conversation_of(run.place))
+        if placed:
+            known.inputs[run.place] = None
         if run.open:
             open_runs[run.id] = run
         else:
             open_runs.pop(run.id, None)
-            self._known(conversation_of(run.place)).calls.pop(run.id, None)
+            known.calls.pop(run.id, None)
+            known.inputs.pop(run.place, None)
         return run
 
     # Attempts.
@@ -445,6 +478,11 @@ class Transaction:
         *columns, parent, session = row
         return message_record(tuple(columns), c.id, parent, {columns[5]: SessionId(session)})
 
+    def is_new(self, c: ConversationRow, message: MessageId) -> bool:
+        """Whether there is no message of this id here yet, as most often when one is brought."""
+        seen = "SELECT 1 FROM message WHERE place >> 32 = ? AND id = ?"
+        return self.absent(seen, (c.number, message))
+
     def message_digest(self, c: ConversationRow, message: MessageId) -> Digest:
         """Return the digest that a stored message was inserted with."""
         row = self.one(
@@ -488,6 +526,8 @@ class Transaction:
 
     def current(self, fence: Fence) -> bool:
         """Whether this node still works under this epoch."""
+        if fence == self._fence:
+            return True
         row = self.one("SELECT epoch FROM node WHERE id = ?", (fence.node,))
         return row is not None and row[0] == fence.epoch > 0
 

@@ -1,13 +1,14 @@
 """One function moves an attempt, by a row of the table.
 
 The statement carries the row's conditions, so the store decides even if the caller's picture
-is old. Where no row changed, the same facts are given to `core.dispatch.step`, which says
+is old. Where it takes none, the same facts are given to `core.dispatch.step`, which says
 which condition failed; if it says that none did, the store and the table disagree, and that
 is our own fault.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -25,9 +26,9 @@ from antiphon.core.dispatch import (
     step,
 )
 from antiphon.core.ids import Digest, NodeId, RunId
-from antiphon.core.usage import Used
 from antiphon.errors import InternalError
 from antiphon.stores.sql.conditions import (
+    ATTEMPT_EFFECTS,
     CONDITIONS,
     CONVERSATION_EFFECTS,
     insert_first,
@@ -35,7 +36,7 @@ from antiphon.stores.sql.conditions import (
     update,
 )
 from antiphon.stores.sql.places import conversation_of
-from antiphon.stores.sql.rows import AttemptRow, encode_json, pack, unpack
+from antiphon.stores.sql.rows import AttemptRow, pack, unpack
 from antiphon.stores.sql.transaction import Transaction
 
 ROWS: Final = {event: tuple(row for row in TABLE if row.event is event) for event in Event}
@@ -44,14 +45,16 @@ QUESTION_ROWS: Final = {
 }
 
 # When a state was reached, for people; a resumed answer keeps its first opening.
-_TIMES: Final = {
-    State.DISPATCHING: "accepted_ms = coalesce(a.accepted_ms, :now_ms)",
-    State.SENT: "written_ms = :now_ms",
-    State.STREAMING: "opened_ms = coalesce(a.opened_ms, :now_ms)",
-    State.COMMITTED: "ended_ms = :now_ms",
-    State.FAILED: "ended_ms = :now_ms",
-    State.CANCELED: "ended_ms = :now_ms",
-    State.CLOSED: "ended_ms = coalesce(a.ended_ms, :now_ms)",
+_TIMES: Final[dict[State, Callable[[AttemptRow, int], dict[str, object]]]] = {
+    State.DISPATCHING: lambda a, now_ms: (
+        {} if a.accepted_ms is not None else {"accepted_ms": now_ms}
+    ),
+    State.SENT: lambda a, now_ms: {"written_ms": now_ms},
+    State.STREAMING: lambda a, now_ms: {} if a.opened_ms is not None else {"opened_ms": now_ms},
+    State.COMMITTED: lambda a, now_ms: {"ended_ms": now_ms},
+    State.FAILED: lambda a, now_ms: {"ended_ms": now_ms},
+    State.CANCELED: lambda a, now_ms: {"ended_ms": now_ms},
+    State.CLOSED: lambda a, now_ms: {} if a.ended_ms is not None else {"ended_ms": now_ms},
 }
 
 # The facts are read by the unchanged map, whatever a test has done to the one that decides.
@@ -74,9 +77,6 @@ class Claim:
     attempts_allowed: int = 0
     names_run: RunId | None = None
     handle: str | None = None
-    error_code: str | None = None
-    deadline_ms: int = 0
-    used: Used | None = None
 
     def parameters(self, attempt: AttemptRow) -> dict[str, Any]:
         """Return the parameters of a statement that moves `attempt`."""
@@ -97,9 +97,6 @@ class Claim:
             "attempts_allowed": self.attempts_allowed,
             "names_run": self.names_run,
             "handle": self.handle,
-            "error_code": self.error_code,
-            "deadline_ms": self.deadline_ms,
-            "used": None if self.used is None else encode_json(self.used),
         }
 
 
@@ -111,7 +108,7 @@ class Moved(NamedTuple):
 
 
 def move(
-    tx: Transaction, attempt: AttemptRow, event: Event, claim: Claim, *assignments: str
+    tx: Transaction, attempt: AttemptRow, event: Event, claim: Claim, **values: object
 ) -> Moved | Denied:
     """Move `attempt` by `event` and do what the row says to it and to its conversation.
 
@@ -120,20 +117,34 @@ def move(
         attempt: The operation's newest attempt, as read in this transaction.
         event: What happened.
         claim: What the caller brings.
-        assignments: Further columns to set, as SQL over the claim's parameters.
+        values: Further columns to set.
 
     Raises:
         IllegalTransition: The table has no row for this state and event.
     """
     tx.flush()  # the conditions compare what stands in the database
-    parameters = claim.parameters(attempt)
-    for row in (QUESTION_ROWS if attempt.beside else ROWS)[event]:
-        times = (_TIMES[row.target],) if row.target in _TIMES else ()
-        own = tx.one(update(row, *assignments, *times), parameters)
-        if own is not None:
+    table = (QUESTION_ROWS if attempt.beside else ROWS)[event]
+    rows = [row for row in table if attempt.state in row.sources]
+    for row in rows:
+        news = _news(tx, attempt, row, claim) | values
+        parameters = claim.parameters(attempt)
+        parameters |= {f"new_{column}": value for column, value in news.items()}
+        if tx.took(update(row, *news), parameters, foreseen=len(rows) == 1):
             _move_conversation(tx, attempt, row)
-            return Moved(row, tx.keep_attempt(attempt.moved(own)))
+            return Moved(row, tx.keep_attempt(attempt._replace(state=row.target, **news)))
     return why_not(tx, attempt, event, claim)
+
+
+def _news(tx: Transaction, attempt: AttemptRow, row: Row, claim: Claim) -> dict[str, Any]:
+    """Return the columns of the attempt that `row` sets beside its state, with their values."""
+    c, parameters = tx.row(conversation_of(attempt.manifest)), claim.parameters(attempt)
+    news: dict[str, Any] = {}
+    for effect in row.effects:
+        if effect in ATTEMPT_EFFECTS:
+            news |= ATTEMPT_EFFECTS[effect](attempt, c, parameters)
+    if row.target in _TIMES:
+        news |= _TIMES[row.target](attempt, claim.now_ms)
+    return news
 
 
 def _move_conversation(tx: Transaction, attempt: AttemptRow, row: Row) -> None:
@@ -151,9 +162,8 @@ def begin(tx: Transaction, unborn: AttemptRow, claim: Claim) -> AttemptRow | Den
     """
     tx.flush()
     (row,) = (QUESTION_ROWS if unborn.beside else ROWS)[Event.PREPARE]
-    own = tx.one(insert_first(row), claim.parameters(unborn))
-    if own is not None:
-        return tx.keep_attempt(unborn.moved(own))
+    if tx.took(insert_first(row), claim.parameters(unborn)):
+        return tx.keep_attempt(unborn.born(1, row.target, claim.now_ms))
     found = tx.one(
         f"SELECT r.ended_ms IS NULL, ({_IDLE}) FROM run AS r WHERE r.place = ?",
         (unborn.run_place,),
@@ -172,9 +182,8 @@ def again(tx: Transaction, attempt: AttemptRow, claim: Claim) -> AttemptRow | De
     """Row 15: add the next attempt; the failed one stays as it is."""
     tx.flush()
     (row,) = ROWS[Event.RETRY]
-    own = tx.one(insert_next(row), claim.parameters(attempt))
-    if own is not None:
-        return tx.keep_attempt(attempt.moved(own))
+    if tx.took(insert_next(row), claim.parameters(attempt)):
+        return tx.keep_attempt(attempt.born(attempt.number + 1, row.target, claim.now_ms))
     return why_not(tx, attempt, Event.RETRY, claim)
 
 

@@ -32,6 +32,14 @@ class SqliteStatements:
         """Carry out a statement and return how many rows it changed."""
         return self._connection.execute(sql, parameters).rowcount
 
+    def took(self, sql: str, parameters: Parameters = (), *, foreseen: bool = True) -> bool:
+        """Carry out a statement and return whether it changed a row."""
+        return self.changed(sql, parameters) > 0
+
+    def absent(self, sql: str, parameters: Parameters = ()) -> bool:
+        """Whether a question finds no row."""
+        return self.one(sql, parameters) is None
+
     def one(self, sql: str, parameters: Parameters = ()) -> Row | None:
         """Return the first row, or None."""
         row: Row | None = self._connection.execute(sql, parameters).fetchone()

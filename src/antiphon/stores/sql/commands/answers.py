@@ -23,7 +23,7 @@ from antiphon.stores.sql.commands.dispatch import changed, give_status
 from antiphon.stores.sql.commands.runs import free_slot
 from antiphon.stores.sql.messages import insert_message, settle
 from antiphon.stores.sql.places import conversation_of
-from antiphon.stores.sql.rows import AttemptRow, CallRow, ConversationRow, RunRow, pack
+from antiphon.stores.sql.rows import AttemptRow, CallRow, ConversationRow, RunRow, encode_json, pack
 from antiphon.stores.sql.standing import spend
 from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sql.transitions import Claim, move
@@ -40,11 +40,9 @@ def commit(tx: Transaction, command: CommitAnswer) -> Run | Denied:
     c = tx.conversation(command.conversation)
     attempt = tx.attempt(command.conversation, command.operation)
     took = used(command.usage, command.cost)
-    claim = Claim(
-        now_ms=command.now_ms, generation=command.generation, whole_answer=True, used=took
-    )
+    claim = Claim(now_ms=command.now_ms, generation=command.generation, whole_answer=True)
     event = Event.FOUND if command.found else Event.COMMIT
-    moved = move(tx, attempt, event, claim, "used = :used")
+    moved = move(tx, attempt, event, claim, used=encode_json(took))
     if isinstance(moved, Denied):
         return moved
     before = tx.run_at(attempt.run_place)
@@ -181,9 +179,8 @@ def conflict(tx: Transaction, command: ConflictAnswer) -> Attempt | Denied:
         now_ms=command.now_ms,
         generation=command.generation,
         whole_answer=True,
-        error_code="conflict",
     )
-    moved = move(tx, attempt, Event.CONFLICT, claim, "error_code = :error_code")
+    moved = move(tx, attempt, Event.CONFLICT, claim, error_code="conflict")
     if isinstance(moved, Denied):
         return moved
     tx.put_aside(

@@ -67,7 +67,7 @@ def add_messages(tx: Transaction, command: AddMessages) -> Conversation | Denied
     added: list[MessageId] = []
     later = {message.id for message in command.messages}  # what stands here or behind
     for message in command.messages:
-        stored = tx.message(c, message.id)
+        stored = None if tx.is_new(c, message.id) else tx.message(c, message.id)
         if stored is None:
             _no_circle(tx, c, message, later)
             insert_message(tx, c, message)

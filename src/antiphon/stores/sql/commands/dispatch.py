@@ -111,8 +111,8 @@ def _insert_manifest(tx: Transaction, c: ConversationRow, run: int, command: Pre
 def accept(tx: Transaction, command: Accept) -> Attempt | Denied:
     """Row 2."""
     attempt = tx.attempt(command.conversation, command.operation)
-    claim = Claim(now_ms=command.now_ms, fence=command.fence, deadline_ms=command.deadline_ms)
-    moved = move(tx, attempt, Event.ACCEPT, claim, "deadline_ms = :deadline_ms")
+    claim = Claim(now_ms=command.now_ms, fence=command.fence)
+    moved = move(tx, attempt, Event.ACCEPT, claim, deadline_ms=command.deadline_ms)
     return moved if isinstance(moved, Denied) else _told(tx, command, moved)
 
 
@@ -194,10 +194,9 @@ def refuse(tx: Transaction, command: Refuse) -> Attempt | Denied:
         fence=command.fence,
         generation=command.generation,
         definite=True,
-        error_code=command.code,
     )
     event = Event.NOT_SENT if command.not_sent else Event.REFUSED
-    moved = move(tx, attempt, event, claim, "error_code = :error_code")
+    moved = move(tx, attempt, event, claim, error_code=command.code)
     if isinstance(moved, Denied):
         return moved
     status = RunStatus.UNKNOWN if moved.row.target is State.UNKNOWN else None
@@ -207,13 +206,8 @@ def refuse(tx: Transaction, command: Refuse) -> Attempt | Denied:
 def lose(tx: Transaction, command: Lose) -> Attempt | Denied:
     """Row 9."""
     attempt = tx.attempt(command.conversation, command.operation)
-    claim = Claim(
-        now_ms=command.now_ms,
-        fence=command.fence,
-        generation=command.generation,
-        error_code=command.code,
-    )
-    moved = move(tx, attempt, Event.LOST, claim, "error_code = :error_code")
+    claim = Claim(now_ms=command.now_ms, fence=command.fence, generation=command.generation)
+    moved = move(tx, attempt, Event.LOST, claim, error_code=command.code)
     if isinstance(moved, Denied):
         return moved
     return _told(tx, command, moved, RunStatus.UNKNOWN, command.code if command.shown else None)
@@ -223,7 +217,7 @@ def resume(tx: Transaction, command: Resume) -> Attempt | Denied:
     """Row 10."""
     attempt = tx.attempt(command.conversation, command.operation)
     claim = Claim(now_ms=command.now_ms, fence=command.fence, generation=command.generation)
-    moved = move(tx, attempt, Event.RESUME, claim, "error_code = NULL")
+    moved = move(tx, attempt, Event.RESUME, claim, error_code=None)
     return moved if isinstance(moved, Denied) else _told(tx, command, moved, RunStatus.PENDING)
 
 
@@ -237,7 +231,7 @@ def replay(tx: Transaction, command: Replay) -> Attempt | Denied:
         request_digest=command.request_digest,
         honours_key=command.honours_key,
     )
-    moved = move(tx, attempt, Event.REPLAY, claim, "error_code = NULL")
+    moved = move(tx, attempt, Event.REPLAY, claim, error_code=None)
     return moved if isinstance(moved, Denied) else _told(tx, command, moved, RunStatus.PENDING)
 
 

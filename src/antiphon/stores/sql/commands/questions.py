@@ -10,7 +10,7 @@ from antiphon.core.records import Attempt
 from antiphon.core.usage import used
 from antiphon.errors import InternalError
 from antiphon.stores.sql.commands.dispatch import question_told
-from antiphon.stores.sql.rows import AttemptRow, RunRow, pack
+from antiphon.stores.sql.rows import AttemptRow, RunRow, encode_json, pack
 from antiphon.stores.sql.standing import spend
 from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sql.transitions import Claim, move
@@ -20,22 +20,16 @@ def answer(tx: Transaction, command: AnswerQuestion) -> Attempt | Denied:
     """Row 6: note the answer, if what it was asked on has not moved."""
     attempt = _question(tx, command)
     took = used(command.usage, command.cost)
-    claim = Claim(
-        now_ms=command.now_ms, generation=command.generation, whole_answer=True, used=took
-    )
-    moved = move(tx, attempt, Event.COMMIT, claim, "used = :used")
+    claim = Claim(now_ms=command.now_ms, generation=command.generation, whole_answer=True)
+    news = {"answer": pack(command.answer), "used": encode_json(took)}
+    moved = move(tx, attempt, Event.COMMIT, claim, **news)
     if isinstance(moved, Denied):
         return moved
-    tx.execute(
-        "UPDATE attempt SET answer = ? WHERE manifest = ? AND number = ?",
-        (pack(command.answer), attempt.manifest, attempt.number),
-    )
     run = tx.run_at(attempt.run_place)
     tx.change_run(run, **run.counted(took))
     if command.spent is not None:
         spend(tx, command.spent, command.now_ms, took)
-    answered = tx.keep_attempt(moved.attempt._replace(answer=pack(command.answer)))
-    return question_told(tx, command, answered, took)
+    return question_told(tx, command, moved.attempt, took)
 
 
 def drop(tx: Transaction, command: DropQuestion) -> Attempt | Denied:
@@ -49,16 +43,16 @@ def drop(tx: Transaction, command: DropQuestion) -> Attempt | Denied:
         assert attempt.node is not None
         if tx.current(Fence(node=attempt.node, epoch=attempt.epoch)):
             return Denied(Condition.OWNER_OR_GONE)
-    claim = Claim(now_ms=command.now_ms, names_run=attempt.run, error_code=command.code)
-    moved = move(tx, attempt, Event.CANCEL, claim, "error_code = :error_code")
+    claim = Claim(now_ms=command.now_ms, names_run=attempt.run)
+    moved = move(tx, attempt, Event.CANCEL, claim, error_code=command.code)
     return moved if isinstance(moved, Denied) else question_told(tx, command, moved.attempt)
 
 
 def drop_all(tx: Transaction, command: Command[Any], run: RunRow, reason: str) -> None:
     """Row 17 for every question that is still asked for a run which is being canceled."""
     for attempt in tx.questions(run):
-        claim = Claim(now_ms=command.now_ms, names_run=run.id, error_code=reason)
-        moved = move(tx, attempt, Event.CANCEL, claim, "error_code = :error_code")
+        claim = Claim(now_ms=command.now_ms, names_run=run.id)
+        moved = move(tx, attempt, Event.CANCEL, claim, error_code=reason)
         if not isinstance(moved, Denied):
             question_told(tx, command, moved.attempt)
 

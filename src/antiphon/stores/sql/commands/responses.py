@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from antiphon.core.commands import DeleteResponse, OpenResponse, StartKey
 from antiphon.core.dispatch import Denied
 from antiphon.core.records import Response, RunStatus
@@ -28,19 +30,21 @@ def begin(tx: Transaction, command: OpenResponse) -> Response | Denied:
     return row.record(c.id)
 
 
+_KEY: Final = "SELECT body_digest FROM response_key WHERE scope = ? AND key = ? AND expires_ms > ?"
+
+
 def _repeats(tx: Transaction, key: StartKey, now_ms: int) -> Denied | None:
-    found = tx.one(
-        "SELECT body_digest FROM response_key WHERE scope = ? AND key = ? AND expires_ms > ?",
-        (key.scope, key.key, now_ms),
-    )
-    if found is None:
+    under = (key.scope, key.key, now_ms)
+    if tx.absent(_KEY, under):
         return None
+    found = tx.one(_KEY, under)
+    assert found is not None
     return Denied("response_known" if found[0] == pack(key.body_digest) else "idempotency_conflict")
 
 
 def _remember(tx: Transaction, command: OpenResponse, key: StartKey, response: int) -> None:
     """Put a response under its key. Raises `Outrun`: something else has just come under it."""
-    taken = tx.changed(
+    taken = tx.took(
         """INSERT INTO response_key (scope, key, response, body_digest, expires_ms)
         VALUES (?, ?, ?, ?, ?) ON CONFLICT (scope, key) DO UPDATE SET
           response = excluded.response, body_digest = excluded.body_digest,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -25,7 +25,7 @@ from antiphon.core.placement import as_placed
 from antiphon.core.records import Run, RunStatus
 from antiphon.stores.sql.commands.sessions import enter_session
 from antiphon.stores.sql.messages import insert_message, same_input
-from antiphon.stores.sql.places import conversation_of
+from antiphon.stores.sql.places import conversation_of, span
 from antiphon.stores.sql.rows import ConversationRow, RunRow, pack
 from antiphon.stores.sql.transaction import Outrun, Transaction
 
@@ -78,16 +78,28 @@ def _home(tx: Transaction, c: ConversationRow, run: int) -> ConversationId:
     return ConversationId(row[0])
 
 
+_KEY: Final = (
+    "SELECT run, body_digest FROM start_key WHERE scope = ? AND key = ? AND expires_ms > ?"
+)
+
+_SEEN: Final = """
+SELECT 1 FROM message WHERE place >> 32 = ? AND id = ?
+UNION ALL
+SELECT 1 FROM run WHERE input = ? AND input_waiting IS NOT NULL AND ended_ms IS NOT NULL
+AND place BETWEEN ? AND ?
+"""
+"""A message of this id in the tree, or one that was withdrawn before it had a place there."""
+
+
 def _by_key(tx: Transaction, c: ConversationRow, command: StartRun) -> int | Denied | None:
     key = command.key
     if key is None:
         return None
-    found = tx.one(
-        "SELECT run, body_digest FROM start_key WHERE scope = ? AND key = ? AND expires_ms > ?",
-        (key.scope, key.key, command.now_ms),
-    )
-    if found is None:
+    under = (key.scope, key.key, command.now_ms)
+    if tx.absent(_KEY, under):
         return None
+    found = tx.one(_KEY, under)
+    assert found is not None
     if found[1] != pack(key.body_digest):
         return Denied("idempotency_conflict")
     return int(found[0])
@@ -95,7 +107,7 @@ def _by_key(tx: Transaction, c: ConversationRow, command: StartRun) -> int | Den
 
 def _remember(tx: Transaction, key: StartKey, run: int, now_ms: int) -> None:
     """Put a run under its key. Raises `Outrun`: another run has just come under it."""
-    taken = tx.changed(
+    taken = tx.took(
         """INSERT INTO start_key (scope, key, run, body_digest, expires_ms)
         VALUES (?, ?, ?, ?, ?) ON CONFLICT (scope, key) DO UPDATE SET
           run = excluded.run, body_digest = excluded.body_digest, expires_ms = excluded.expires_ms
@@ -111,10 +123,12 @@ def _by_input(tx: Transaction, c: ConversationRow, command: StartRun) -> int | D
     message = command.input
     if message is None:
         return None
+    run = next((run for run in tx.open_runs(c) if run.input == message.id), None)
+    seen = (c.number, message.id, message.id, *span(c.number))
+    if run is None and tx.absent(_SEEN, seen):
+        return None
     stored = tx.message(c, message.id)
-    run: RunRow | None = None
     if stored is None:
-        run = next((run for run in tx.open_runs(c) if run.input == message.id), None)
         run = run or tx.withdrawn_run(c, message.id)
         if run is None:
             return None
@@ -186,8 +200,8 @@ def place_run(tx: Transaction, command: PlaceRun) -> Run | Denied:
 
 def waiting_input(tx: Transaction, run: RunRow) -> Message | None:
     """Return the input that waits in a run for its placement, if one does."""
-    row = tx.one("SELECT input_waiting FROM run WHERE place = ?", (run.place,))
-    return None if row is None or row[0] is None else _read_message(row[0])
+    waiting = tx.input_waiting(run)
+    return None if waiting is None else _read_message(waiting)
 
 
 def _may_place(
