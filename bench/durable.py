@@ -82,7 +82,7 @@ async def _measured(length: int, rounds: int) -> dict[str, list[Cost]]:
         place = Path(stack.enter_context(TemporaryDirectory(prefix="bench-")))
         return await interleaved(
             {
-                "ours": await stack.enter_async_context(_ours(place / "ours.db", length)),
+                "ours": await stack.enter_async_context(ours(place / "ours.db", length)),
                 "openai-agents SQLiteSession": await stack.enter_async_context(
                     _session(place / "session.db", length)
                 ),
@@ -97,7 +97,9 @@ async def _measured(length: int, rounds: int) -> dict[str, list[Cost]]:
 
 
 @asynccontextmanager
-async def _ours(db: Path, length: int) -> AsyncIterator[OneTurn]:
+async def ours(db: str | Path, length: int) -> AsyncIterator[OneTurn]:
+    """The whole engine on a new database, in a conversation of this many messages."""
+
     async def forecast(city: str, days: int) -> str:
         return words()
 

@@ -3,8 +3,8 @@
 A turn here is what the store does for one: run and input placed, dispatch prepared and accepted
 (one commit), written and opened (in passing), the answer committed (another). Nothing is asked and
 nothing is rendered. Beside it stand the floors of `bench.postgres_floor`. What one more turn of the
-whole engine costs at 10 and at 10,000 messages is measured as on the file (`bench.durable`), with
-this process's bytes to its sockets in place of those to the file. Takeover is between real servers.
+whole engine costs in a long conversation is measured in `bench.postgres_long`. Takeover is between
+real servers.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from antiphon.core.records import RunStatus
 from antiphon.stores.base import Store
 from antiphon.stores.postgres import open_postgres
 from antiphon.stores.sqlite import open_sqlite
+from bench import postgres_long
 from bench.measure import Figure, figure, note
 from bench.postgres_floor import Turn, bare, batched_function
 from tests.server.process import server_process
@@ -77,6 +78,8 @@ async def figures(*, quick: bool) -> AsyncIterator[Figure]:
             "PG", what, median(rates["ours"]), median(rates["file"]),
             "ours: the SQLite file", unit="turns/s", at_least=0.5,
         )  # fmt: skip
+    async for growth in postgres_long.figures(server, quick=quick):
+        yield growth
     note("PostgreSQL: takeover")
     taken = [await _takeover(await asyncio.to_thread(server.database)) for _ in range(rounds)]
     yield figure(

@@ -42,6 +42,10 @@ DIALECT: Final = Dialect(
 PREPARED: Final = 512
 """How many statements a connection prepares for what is sent together."""
 
+HELD: Final = 256
+"""How many statements are held back at most: a server ends the transaction of a client that is
+silent for long, and a script has to fit in memory."""
+
 _NUMBER: Final = re.compile(r"\$(\d+)")
 _MARK: Final = re.compile(r"'(?:[^']|'')*'|\?|(?<!:):([a-z_]+)")
 
@@ -123,7 +127,7 @@ class PostgresStatements:
             return
         if len(self._names) < PREPARED:
             self._names[text] = None  # worth preparing where it comes again
-        self._held.append(_NUMBER.sub(lambda mark: literal(values[int(mark[1]) - 1]), text))
+        self._hold(_NUMBER.sub(lambda mark: literal(values[int(mark[1]) - 1]), text))
 
     def _hold_prepared(self, sql: str, parameters: Parameters) -> None:
         """Hold back a statement that the server has parsed and planned before."""
@@ -134,7 +138,12 @@ class PostgresStatements:
             self.wait(self.connection.execute(f"PREPARE {name} AS {text}"))
             self._names[text] = name
         arguments = f"({', '.join(map(argument, values))})" if values else ""
-        self._held.append(f"EXECUTE {name}{arguments}")
+        self._hold(f"EXECUTE {name}{arguments}")
+
+    def _hold(self, statement: str) -> None:
+        self._held.append(statement)
+        if len(self._held) >= HELD:
+            self.settle()
 
     def changed(self, sql: str, parameters: Parameters = ()) -> int:
         """Carry out a statement and return how many rows it changed."""
