@@ -11,6 +11,7 @@ import pytest
 from antiphon.adapters import registry
 from antiphon.adapters.base import Parsed, render
 from antiphon.core.blocks import (
+    Audio,
     Block,
     File,
     Image,
@@ -105,6 +106,11 @@ def test_state_is_kept_as_it_came() -> None:
         ("", work, True),
         ("", found, True),
     ]
+
+
+def test_recorded_sound_is_read_as_it_is() -> None:
+    block = {"audio": {"format": "mp3", "source": {"bytes": "SUQz"}}}
+    assert blocks({"text": "a"}, block) == [Text(text="a"), Audio(format="mp3", data="SUQz")]
 
 
 def test_a_mark_for_the_cache_says_nothing() -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from antiphon.adapters import registry
 from antiphon.adapters.base import RenderedLine, Rendering, render
 from antiphon.adapters.bedrock.profile import facts_of, same_model
-from antiphon.core.blocks import File, Image, Message, Opaque, Reasoning, Role
+from antiphon.core.blocks import Audio, File, Image, Message, Opaque, Reasoning, Role
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.recovery import Rung
 from antiphon.errors import InvalidInput, SequenceRejected
@@ -50,11 +50,40 @@ def test_a_golden_sequence_renders_to_its_recorded_bytes(name: str) -> None:
     assert tuple(m.rule for m in rendering.mappings) == case.mapped
 
 
-def test_the_adapter_of_version_1_is_the_one_that_the_golden_bytes_were_made_with() -> None:
+@pytest.mark.req("M9", "M102")
+@pytest.mark.parametrize("version", [1, 2])
+def test_each_version_is_the_one_that_the_golden_bytes_were_made_with(version: int) -> None:
     """Another digest is another adapter: raise its version, and keep the bytes of this one."""
-    recorded = CASES["bedrock/minimal"].parent / "adapter.digest"
-    assert (BEDROCK.name, BEDROCK.version) == ("bedrock", 1)
-    assert BEDROCK.digest == recorded.read_text().strip()
+    name = "adapter.digest" if version == 1 else f"adapter.{version}.digest"
+    recorded = CASES["bedrock/minimal"].parent / name
+    adapter = registry.get("bedrock", version=version)
+    assert (adapter.name, adapter.version) == ("bedrock", version)
+    assert adapter.digest == recorded.read_text().strip()
+    assert registry.versions("bedrock") == (1, 2)
+
+
+@pytest.mark.req("M87", "M102")
+@pytest.mark.parametrize("name", CASES)
+def test_every_version_that_is_carried_renders_the_recorded_bytes(name: str) -> None:
+    case, recorded = golden.load(CASES[name])
+    made = {version: case.of_version(version).request.body for version in case.versions}
+    assert made == dict.fromkeys([1, 2][case.since - 1 :], recorded)
+
+
+@pytest.mark.req("M103")
+def test_the_first_version_refuses_sound_at_its_place_and_the_second_what_is_no_sound_there() -> (
+    None
+):
+    case, _ = golden.load(CASES["bedrock/sound"])
+    with pytest.raises(SequenceRejected) as refused:
+        case.of_version(1)
+    (first, *_) = refused.value.findings
+    assert (first.code, first.at) == ("block_not_allowed", f"{case.messages[0].id}.1")
+    assert "audio" not in (registry.kinds_of("bedrock", 1) or "audio")
+    with pytest.raises(SequenceRejected) as refused:
+        rendered(user("Hear.", Audio(data="AA==", format="midi")))
+    (found,) = refused.value.findings
+    assert (found.code, found.at[-2:]) == ("block_not_allowed", ".1")
 
 
 @pytest.mark.req("M65")

@@ -246,10 +246,40 @@ def test_a_dialect_of_the_same_form_is_asked_about_the_very_request(lint: Any) -
     assert "mistral (" in whole
 
 
-def test_what_a_dialect_refuses_is_listed_with_code_and_place(lint: Any) -> None:
-    out = lint({**LATE, "seed": 5})[1]
-    rows = out[out.index("refused by") :].splitlines()[1:]
-    assert ["anthropic", "unsupported_parameter", "seed"] in [row.split() for row in rows]
+def test_what_dialects_refuse_is_listed_with_code_and_place_and_those_that_agree_together(
+    lint: Any,
+) -> None:
+    rows = lint({**LATE, "seed": 5})[1].splitlines()
+    at = rows.index("refused for unsupported_parameter at seed by")
+    names = rows[at + 1].strip().split(", ")
+    assert rows[at + 1].startswith("  ")
+    assert {"anthropic", "bedrock"} <= set(names)
+    assert sum("anthropic" in row for row in rows[at:]) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "place"),
+    [
+        ({"tool_choice": {"type": "any"}}, "tool_choice"),
+        ({"tool_choice": {"type": "tool", "name": "f"}}, "tool_choice"),
+        ({"max_tokens": 1024}, "thinking.budget_tokens"),
+        ({"tool_choice": {"type": "auto"}}, None),
+    ],
+)
+def test_options_of_messages_that_exclude_each_other_are_refused_at_their_place(
+    lint: Any, options: dict[str, Any], place: str | None
+) -> None:
+    request = {
+        "model": "claude-opus-5",
+        "max_tokens": 4096,
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+        "tools": [{"name": "f", "input_schema": {"type": "object"}}],
+        "messages": [{"role": "user", "content": "x"}],
+        **options,
+    }
+    told = json.loads(lint(request, "--json", "--from", "anthropic")[1])
+    found = [(finding["code"], finding["at"]) for finding in told["findings"]]
+    assert found == ([("malformed_item", place)] if place else [])
 
 
 @pytest.mark.parametrize("variable", [{}, {"NO_COLOR": "1"}, {"TERM": "dumb"}])

@@ -35,10 +35,21 @@ class Golden(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     messages: tuple[Message, ...]
     tools: tuple[ToolDeclaration, ...] = ()
     mapped: tuple[str, ...] = ()
+    since: int = 1
+    """The first version of the dialect that can say it."""
 
     @property
     def adapter(self) -> Adapter:
         return registry.get(self.policy.profile, self.policy.facts)
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """Those that are carried and can say it."""
+        return tuple(n for n in registry.versions(self.policy.profile) if n >= self.since)
+
+    def of_version(self, version: int) -> Rendering:
+        adapter = registry.get(self.policy.profile, self.policy.facts, version)
+        return render(adapter, self.messages, self.policy, self.tools, key=KEY)
 
     def rendering(self, key: bytes = KEY) -> Rendering:
         return render(self.adapter, self.messages, self.policy, self.tools, key=key)

@@ -15,7 +15,7 @@ from antiphon.adapters import registry
 from antiphon.adapters.base import Adapter
 from antiphon.adapters.openai_chat import OpenAIChat
 from antiphon.core.asking import Ask
-from antiphon.core.blocks import Image, Text
+from antiphon.core.blocks import Audio, Image, Text
 from antiphon.core.ids import ConversationId, RunId, TenantId
 from antiphon.core.keys import EVERY_RIGHT
 from antiphon.core.records import RunStatus
@@ -26,6 +26,7 @@ from antiphon.server.doors.relay import renamed
 from antiphon.server.principals import Keyring
 from tests.server.stage import ROOT
 from tests.support.asgi import Client
+from tests.support import converse
 from tests.support.clock import SimulatedClock
 from tests.support.engines import app_on
 from tests.support.lines import PNG
@@ -71,6 +72,7 @@ async def gateway(path: Path, *scripts: list[Step]) -> AsyncIterator[Gateway]:
         "m": model("m", "openai-chat"),
         "other": model("other", "openai-chat", "other-at-home"),
         "claude": model("claude", "anthropic"),
+        "nova": model("nova", "bedrock", "amazon.nova-2-omni-v1:0"),
     }
     settings = Settings(models=Models(named=MappingProxyType(named)), cancel_grace_s=0.0)
     async with app_on(
@@ -279,3 +281,45 @@ async def test_what_an_older_version_does_not_know_pauses_the_conversation_until
         await engine.idle(row.id)
         assert (await engine.world.store.run(row.id, run.id)).status is RunStatus.SUCCESS
         assert (await client.get(f"{ROOT}/rollouts")).json["paused"] == {}
+
+
+@pytest.mark.req("M87", "M102", "M103")
+async def test_a_dialect_goes_back_to_its_first_version_which_pauses_what_it_has_no_word_for(
+    tmp_path: Path,
+) -> None:
+    said = converse.start() + converse.text(0, "Rain.") + converse.end("end_turn")
+    answer: list[Step] = [
+        Status(200, {"content-type": converse.STREAM}),
+        said + converse.metadata(),
+    ]
+    async with gateway(tmp_path, *[answer] * 4) as server:
+        client, engine = await server.client("acme"), server.engine
+        store, sound = engine.world.store, Audio(data="UklGRg==", format="wav")
+
+        async def asked(pin: int | None, *blocks: Text | Audio) -> tuple[Any, Any]:
+            await rolled(client, "tools", model="nova", adapter_version=pin)
+            row = await engine.create_conversation(tenant=TenantId("acme"))
+            run = await engine.send(row.id, (Text(text="What is it?"), *blocks), Ask(model="nova"))
+            await engine.idle(row.id)
+            return row, run
+
+        async def version(row: Any, run: Any) -> int:
+            (operation,) = await store.operations(row.id, run.id)
+            assert (await client.get(f"{ROOT}/runs/{run.id}/request/body")).body
+            return (await store.manifest(operation))[0].adapter_version
+
+        made = [await version(*await asked(pin)) for pin in (None, 1)]
+        assert made == [2, 1]
+        newer, older = server.provider.bodies
+        assert newer == older  # what both can say they say alike
+
+        row, run = await asked(1, sound)
+        assert (await store.run(row.id, run.id)).status is RunStatus.QUEUED
+        assert (await client.get(f"{ROOT}/rollouts")).json["paused"] == {row.id: "audio"}
+        assert len(server.provider.bodies) == 2  # nothing was told in other words
+
+        await rolled(client, "tools", model="nova")
+        await engine.idle(row.id)
+        assert (await store.run(row.id, run.id)).status is RunStatus.SUCCESS
+        assert await version(row, run) == 2
+        assert b'"audio":{"format":"wav"' in server.provider.bodies[-1]

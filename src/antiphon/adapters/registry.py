@@ -10,7 +10,7 @@ import msgspec
 
 from antiphon.adapters.anthropic import Anthropic
 from antiphon.adapters.base import Adapter
-from antiphon.adapters.bedrock import Bedrock
+from antiphon.adapters.bedrock import Bedrock, Bedrock1
 from antiphon.adapters.gemini import Gemini
 from antiphon.adapters.gemini_interactions import GeminiInteractions
 from antiphon.adapters.ollama import Ollama
@@ -18,6 +18,7 @@ from antiphon.adapters.openai_chat import OpenAIChat
 from antiphon.adapters.openai_chat.dialects import DIALECTS as CHAT
 from antiphon.adapters.openai_chat.dialects import OPENAI
 from antiphon.adapters.openai_responses import OpenAIResponses
+from antiphon.core.profile_rules import KIND_NAMES
 from antiphon.errors import InvalidInput
 
 KNOWN: Final = (
@@ -61,7 +62,9 @@ class Retired(NamedTuple):
     kinds: frozenset[str]
 
 
-RETIRED: Final[dict[tuple[str, int], Retired]] = {}
+RETIRED: Final[dict[tuple[str, int], Retired]] = {
+    ("bedrock", 1): Retired(Bedrock1, frozenset(KIND_NAMES.values()) - {"audio"}),
+}
 """By profile and version. The newest version of each dialect is no part of it."""
 
 _encode = msgspec.json.Encoder(order="deterministic").encode

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from antiphon.core.blocks import (
+    Audio,
     Block,
     File,
     Image,
@@ -38,6 +39,8 @@ def particular(profile: Profile, *, mapped: bool) -> frozenset[type]:
     limits_media = profile.image_types is not None or profile.file_types is not None
     if limits_media or not profile.file_ids:
         kinds |= {Image, File, ToolResult}
+    if profile.audio_formats is not None:
+        kinds.add(Audio)
     if profile.object_arguments:
         kinds.add(ToolCall)
     if not mapped and (profile.failures_speak or not profile.blank_text):
@@ -64,6 +67,10 @@ def problems(profile: Profile, block: Block, *, mapped: bool) -> Iterator[Proble
             yield from _result(profile, block, mapped=mapped)
         case Image() | File():
             yield from _media(profile, block)
+        case Audio():
+            known = profile.audio_formats
+            if known is not None and block.format not in known:
+                yield _not_taken(block.format, known)
         case Reasoning():
             if profile.signed_reasoning and not mapped:
                 yield from _reasoning(profile, block)
@@ -149,10 +156,13 @@ def _media(profile: Profile, block: Image | File) -> Iterator[Problem]:
     if known is None or block.data is None or block.media_type is None:
         return
     if block.media_type not in known:
-        yield Problem(
-            "block_not_allowed",
-            f"{block.media_type} is not taken here, only {', '.join(sorted(known))}.",
-        )
+        yield _not_taken(block.media_type, known)
+
+
+def _not_taken(kind: str, known: frozenset[str]) -> Problem:
+    return Problem(
+        "block_not_allowed", f"{kind} is not taken here, only {', '.join(sorted(known))}."
+    )
 
 
 def _reasoning(profile: Profile, block: Reasoning) -> Iterator[Problem]:

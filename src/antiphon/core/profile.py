@@ -82,6 +82,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         empty_text: A text may be empty, where it may be only spaces.
         image_types: Media types of images that are taken as data; None for any.
         file_types: Media types of files that are taken as data; None for any.
+        audio_formats: Formats of recorded sound that are taken; None for any.
         call_id_max: Longest call id that is taken; None for any.
         call_id_safe: Longest call id that every deployment takes, where that is less; longer
             ones are respelled when we render.
@@ -134,6 +135,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     empty_text: bool = True
     image_types: frozenset[str] | None = None
     file_types: frozenset[str] | None = None
+    audio_formats: frozenset[str] | None = None
     call_id_max: int | None = None
     call_id_safe: int | None = None
     call_id_pattern: str | None = None

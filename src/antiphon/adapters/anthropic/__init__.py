@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from antiphon.adapters.anthropic import errors, kept, parse, read
+from antiphon.adapters.anthropic.head import choice_of, contradictions
 from antiphon.adapters.anthropic.profile import ANTHROPIC, Wire, facts_of
 from antiphon.adapters.anthropic.render import AnthropicLine
 from antiphon.adapters.base import Parsed
@@ -26,8 +27,14 @@ class Anthropic(Dialect[Wire]):
         return {**facts_of(policy.model), **parse.facts_of_options(policy.extra)}
 
     def compare(self, parsed: Parsed, stored: Mapping[str, object]) -> tuple[Finding, ...]:
-        """Return what of the thinking that was kept is missing, or not what came."""
-        return tuple(kept.findings(parsed, stored))
+        """Return options that exclude each other, and what of kept thinking is missing or changed."""
+        policy = parsed.policy
+        clashes = contradictions(policy, policy.max_output_tokens, choice_of(policy))
+        refused = (
+            Finding(code="malformed_item", at=at, position=-1, message=sentence)
+            for at, sentence in clashes
+        )
+        return (*refused, *kept.findings(parsed, stored))
 
 
 __all__ = ["Anthropic"]

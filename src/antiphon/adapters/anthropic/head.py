@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -39,12 +39,13 @@ def head(policy: Policy, tools: Sequence[ToolDeclaration], wire: Wire) -> bytes:
     if policy.temperature is not None:
         fields["temperature"] = policy.temperature
     fields |= sorted(policy.extra.items())
-    choice = _choice(policy) if tools else None
+    choice = choice_of(policy) if tools else None
     if tools:
         fields["tools"] = [_declaration(tool) for tool in tools]
         if choice is not None:
             fields["tool_choice"] = choice
-    _check_thinking(policy, most, choice)
+    for at, sentence in contradictions(policy, most, choice):
+        raise _bad("extra.thinking" if at.startswith("thinking") else at, sentence)
     return _encode(fields)[:-1]
 
 
@@ -58,7 +59,7 @@ def _declaration(tool: ToolDeclaration) -> Json:
     return declared
 
 
-def _choice(policy: Policy) -> Json | None:
+def choice_of(policy: Policy) -> Json | None:
     """Return the wire's form of a tool choice: a word, or `tool:` and a tool's name."""
     word = policy.tool_choice
     alone = policy.parallel_tool_calls is False
@@ -76,15 +77,20 @@ def _choice(policy: Policy) -> Json | None:
     return choice
 
 
-def _check_thinking(policy: Policy, most: int, choice: Json | None) -> None:
-    """Thinking on a budget needs room for its answer, and forces no tool."""
+def contradictions(
+    policy: Policy, most: int | None, choice: Mapping[str, object] | None
+) -> Iterator[tuple[str, str]]:
+    """Yield the places of options that the provider refuses together, each with a sentence.
+
+    Thinking on a budget needs room for its answer, and forces no tool.
+    """
     raw = policy.extra.get("thinking")
     thinking = msgspec.json.decode(raw) if raw is not None else None
     match thinking:
-        case {"type": "enabled", "budget_tokens": int(budget)} if budget >= most:
-            raise _bad("extra.thinking", f"The budget of {budget} has to be below {most}.")
+        case {"type": "enabled", "budget_tokens": int(budget)} if most and budget >= most:
+            yield "thinking.budget_tokens", f"The budget of {budget} has to be below {most}."
         case {"type": "enabled"} if choice is not None and choice["type"] in FORCING:
-            raise _bad("tool_choice", "A tool cannot be forced while thinking is enabled.")
+            yield "tool_choice", "A tool cannot be forced while thinking is enabled."
         case _:
             pass
 

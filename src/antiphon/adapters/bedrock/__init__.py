@@ -1,4 +1,4 @@
-"""Amazon Bedrock: Converse and ConverseStream. Version 1."""
+"""Amazon Bedrock: Converse and ConverseStream. Version 2, and the first for whoever goes back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from antiphon.adapters.base import Parsed
 from antiphon.adapters.bedrock import errors, kept, parse, read
-from antiphon.adapters.bedrock.profile import ALTERNATING, BEDROCK, Wire, facts_of
+from antiphon.adapters.bedrock.profile import ALTERNATING, BEDROCK, BEDROCK_1, Wire, facts_of
 from antiphon.adapters.bedrock.render import BedrockLine
 from antiphon.adapters.dialect import Dialect, Pieces
 from antiphon.core.findings import Finding
@@ -19,10 +19,14 @@ PIECES = Pieces(line=BedrockLine, reader=read.Reader, classify=errors.classify, 
 
 
 class Bedrock(Dialect[Wire]):
-    """The dialect at version 1, with the facts of one model."""
+    """The dialect at version 2, with the facts of one model."""
 
-    def __init__(self, facts: Mapping[str, object] | None = None) -> None:
-        super().__init__(BEDROCK, Wire(), facts, PIECES)
+    version = 2
+
+    def __init__(
+        self, facts: Mapping[str, object] | None = None, *, profile: Profile = BEDROCK
+    ) -> None:
+        super().__init__(profile, Wire(), facts, PIECES)
 
     def told(self, facts: Mapping[str, object]) -> tuple[Profile, Wire]:
         """Return the dialect as `facts` change it; models of different makers differ in both."""
@@ -45,4 +49,13 @@ class Bedrock(Dialect[Wire]):
         return tuple(kept.findings(parsed, stored))
 
 
-__all__ = ["Bedrock"]
+class Bedrock1(Bedrock):
+    """Version 1: the same to the byte, but it knows nothing of recorded sound."""
+
+    version = 1
+
+    def __init__(self, facts: Mapping[str, object] | None = None) -> None:
+        super().__init__(facts, profile=BEDROCK_1)
+
+
+__all__ = ["Bedrock", "Bedrock1"]

@@ -21,6 +21,7 @@ from antiphon.adapters.bedrock.profile import BEDROCK, FORMATS, facts_of
 from antiphon.adapters.parsing import Malformed, encode, type_name
 from antiphon.adapters.reading import NOT_CARRIED, SYSTEM, RequestReader, option, options
 from antiphon.core.blocks import (
+    Audio,
     Block,
     File,
     Image,
@@ -48,8 +49,7 @@ HINT: Final = "cachePoint"
 """A mark that changes what a request costs, not what it means."""
 
 UNCARRIED: Final = frozenset(
-    {"video", "audio", "guardContent", "citationsContent", "searchResult", "toolAddition"}
-    | {"toolRemoval"}
+    {"video", "guardContent", "citationsContent", "searchResult", "toolAddition"} | {"toolRemoval"}
 )
 """Blocks that are legal there and have no place in our graph."""
 
@@ -172,6 +172,11 @@ class _Reader(RequestReader):
                 return Text(text=text)
             case "image", {"format": str(form), "source": dict(source)}:
                 return self._image(at + place, form, source)
+            case "audio", {"format": str(form), "source": {"bytes": str(data)}}:
+                return Audio(format=form, data=data)
+            case "audio", {"format": str(), "source": dict()}:
+                self.uncarried.append(at + place)  # it stands in a bucket
+                return Text(text=NOT_CARRIED)
             case "document", {"name": str(filename), "source": dict(source), **more}:
                 return self._document(at + place, filename, source, more)
             case (("toolUse" | "toolResult"), {"type": str(work)}) if (
@@ -201,7 +206,8 @@ class _Reader(RequestReader):
                 self.uncarried.append(at + place)
                 return Text(text=NOT_CARRIED)
             case (
-                ("text" | "image" | "document" | "toolUse" | "toolResult" | "reasoningContent"),
+                ("text" | "image" | "audio" | "document" | "toolUse" | "toolResult")
+                | "reasoningContent",
                 _,
             ):
                 raise Malformed(place, f"This {kind} block lacks what a block of its kind holds.")

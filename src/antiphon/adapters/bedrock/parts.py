@@ -53,7 +53,9 @@ def part(block: Block, at: str, name: str = "") -> bytes:
             form = FORMATS[block.media_type or DEFAULT_FILE]
             document = {"format": form, "name": name, "source": {"bytes": block.data}}
             return _encode({"document": document})
-        case Reasoning() | ToolCall() | ToolResult() | Audio() | Unknown():
+        case Audio(data=data, format=form):
+            return _encode({"audio": {"format": form, "source": {"bytes": data}}})
+        case Reasoning() | ToolCall() | ToolResult() | Unknown():
             raise InternalError(f"{type(block).__name__} is no part by itself.", at=at)
         case _ as never:
             assert_never(never)

@@ -31,7 +31,13 @@ FORMATS: Final[Mapping[str, str]] = {
 }
 """Media types of documents, as the wire names them."""
 
-BEDROCK: Final = Profile(
+SOUNDS: Final = frozenset(
+    {"mp3", "opus", "wav", "aac", "flac", "mp4", "ogg", "mkv", "mka", "x-aac", "m4a", "mpeg"}
+    | {"mpga", "pcm", "webm"}
+)
+"""Formats of recorded sound, as the wire names them."""
+
+BEDROCK_1: Final = Profile(
     name="bedrock",
     # Text of system and developer stands apart; newer models of Claude take it in between too.
     roles=frozenset({Role.USER, Role.ASSISTANT}),
@@ -67,6 +73,14 @@ BEDROCK: Final = Profile(
     reasoning=Echo.KEPT,
     signed_reasoning=True,
 )
+
+
+BEDROCK: Final = msgspec.structs.replace(
+    BEDROCK_1,
+    kinds={**BEDROCK_1.kinds, Role.USER: BEDROCK_1.kinds[Role.USER] | {"audio"}},
+    audio_formats=SOUNDS,
+)
+"""Version 2 takes recorded sound in the user's messages; version 1 had no word for it."""
 
 
 class Wire(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -9,7 +9,7 @@ from antiphon.cli.documents import Document
 from antiphon.cli.elsewhere import Answer, Refused, Taken
 from antiphon.cli.excerpt import excerpt, offset_of
 from antiphon.cli.judging import Verdict
-from antiphon.cli.view.text import Ink, count, harmless, one_line, screen_width, table, wrap
+from antiphon.cli.view.text import Ink, count, harmless, one_line, screen_width, wrap
 from antiphon.core.findings import Finding, Severity
 from antiphon.core.reasons import REASONS
 
@@ -131,20 +131,22 @@ def _elsewhere(
         yield ink("No other dialect takes it: this rule holds for all of them.", "dim")
         return
     as_is = [n for n, a in answers.items() if isinstance(a, Taken) and a.as_it_stands]
-    mapped = {n: a for n, a in answers.items() if isinstance(a, Taken) and not a.as_it_stands}
+    others = {n: a for n, a in answers.items() if isinstance(a, Taken) and not a.as_it_stands}
+    unchanged = [name for name, taken in others.items() if not taken.mappings]
+    mapped = {name: taken for name, taken in others.items() if taken.mappings}
     if as_is:
         yield from _group("taken as it stands by", ", ".join(as_is), "good", ink)
+    if unchanged:
+        yield from _group("can be rendered unchanged for", ", ".join(unchanged), "good", ink)
     if mapped:
-        changes = (f"{n} ({_changes(a)})" for n, a in mapped.items())
+        changes = (f"{n} ({count(len(a.mappings), 'mapping')})" for n, a in mapped.items())
         yield from _group("can be rendered for", ", ".join(changes), "good", ink)
     if refusals:
-        yield ink("refused by", "bad")
-        rows = [(n, a.code, harmless(a.at)) for n, a in refusals.items()]
-        yield from (INDENT + row for row in table(rows))
-
-
-def _changes(taken: Taken) -> str:
-    return count(len(taken.mappings), "mapping") if taken.mappings else "as it is"
+        reasons: dict[str, list[str]] = {}
+        for name, answer in refusals.items():
+            reasons.setdefault(f"{answer.code} at {harmless(answer.at)}", []).append(name)
+        for why, names in reasons.items():
+            yield from _group(f"refused for {why} by", ", ".join(names), "bad", ink)
 
 
 def _group(head: str, text: str, style: str, ink: Ink) -> Iterator[str]:
