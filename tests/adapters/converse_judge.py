@@ -18,7 +18,7 @@ from botocore.session import Session
 from botocore.validate import ParamValidator
 
 ALLOWED = {
-    "user": {"text", "image", "document", "toolResult"},
+    "user": {"text", "image", "document", "audio", "toolResult"},
     "assistant": {"text", "toolUse", "toolResult", "reasoningContent"},
     "system": {"text"},
 }

@@ -25,8 +25,8 @@ from antiphon.server.app import build
 from antiphon.server.doors.relay import renamed
 from antiphon.server.principals import Keyring
 from tests.server.stage import ROOT
-from tests.support.asgi import Client
 from tests.support import converse
+from tests.support.asgi import Client
 from tests.support.clock import SimulatedClock
 from tests.support.engines import app_on
 from tests.support.lines import PNG
