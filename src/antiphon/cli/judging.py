@@ -70,7 +70,7 @@ def judge(document: Document, *, source: str | None, profile: str | None) -> Ver
     if profile is None or profile == dialect:
         adapter = registry.get(dialect, {**parsed.facts, **document.facts})
         lost = adapter.compare(parsed, document.stored)
-        findings = ordered([*as_it_stands(parsed, adapter), *lost])
+        findings = _in_order(parsed, [*as_it_stands(parsed, adapter), *lost])
     else:
         findings = _mapped(parsed, registry.get(profile, document.facts).profile)
     return Verdict(
@@ -126,4 +126,15 @@ def _findings(parsed: Parsed, found: Iterable[Finding]) -> tuple[Finding, ...]:
     if parsed.findings and not parsed.messages:
         # Nothing could be read as a message, which is not the same as nothing being there.
         found = [finding for finding in found if finding.code != "empty_sequence"]
-    return ordered([*parsed.findings, *parsed.located(found)])
+    return _in_order(parsed, [*parsed.findings, *parsed.located(found)])
+
+
+def _in_order(parsed: Parsed, findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return `findings`, the first reason first.
+
+    A result that could not be read is missing for no other reason: what it lacks comes first.
+    """
+    told = ordered(findings)
+    if not parsed.findings:
+        return told
+    return tuple(sorted(told, key=lambda finding: finding.code == "missing_tool_result"))
