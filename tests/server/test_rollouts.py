@@ -306,7 +306,8 @@ async def test_a_dialect_goes_back_to_its_first_version_which_pauses_what_it_has
         async def version(row: Any, run: Any) -> int:
             (operation,) = await store.operations(row.id, run.id)
             assert (await client.get(f"{ROOT}/runs/{run.id}/request/body")).body
-            return (await store.manifest(operation))[0].adapter_version
+            made_by: int = (await store.manifest(operation))[0].adapter_version
+            return made_by
 
         made = [await version(*await asked(pin)) for pin in (None, 1)]
         assert made == [2, 1]
