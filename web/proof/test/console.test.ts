@@ -294,4 +294,45 @@ test("why this answer: its attempts in time, its prompt, the exact request, and 
   });
 });
 
+test("why this answer: the request as a command, and what is new in it since the one before", async () => {
+  await opened("/", async (page) => {
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await begun(page, "Name an ore", "galena");
+    model.will((saying) => (saying.say("cinnabar"), saying.end()));
+    await says(page, "And another");
+    await showing(page, "Name an ore", "galena", "And another", "cinnabar");
+    await page.locator(".response").last().getByRole("button", { name: "Why this answer?" }).click();
+    const panel = page.getByRole("complementary", { name: "Why this answer?" });
+    await panel.getByRole("tab", { name: "Request" }).click();
+    await panel.getByRole("button", { name: "Copy as curl" }).click();
+    const command = await until(() => page.evaluate(() => navigator.clipboard.readText()), (text) => text !== "");
+    assert.ok(command.startsWith("curl ") && command.includes(`${model.url}/v1/chat/completions`));
+    assert.ok(command.replaceAll("'\\''", "'").includes(model.requests.at(-1) ?? "-"), command); // the bytes that had left
+    assert.doesNotMatch(command, /bearer/i);
+    await panel.getByLabel("Compare with the request before").check();
+    const added = panel.locator("[data-sign='+']");
+    await until(() => added.allInnerTexts(), (lines) => lines.some((line) => line.includes("And another")));
+    assert.ok((await added.allInnerTexts()).every((line) => !line.includes("Name an ore")));
+  });
+});
+
+test("a session with a goal begins, and the switch is taken back with what was said since", async () => {
+  await opened("/", async (page) => {
+    await begun(page, "Name a river", "Loire");
+    await page.locator(".top button", { hasText: "No goal" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Its goal, in one sentence; empty for none").fill("Plan the trip");
+    await dialog.getByRole("button", { name: "Begin a new session" }).click();
+    const divider = page.getByRole("region", { name: "A new session begins" });
+    await divider.getByText("Plan the trip").waitFor();
+    await divider.getByText("since you asked for it").waitFor();
+    await says(page, "How do we get there?");
+    await until(() => screen(page), (seen) => seen.at(-1) === "Answer to How do we get there?.");
+    await divider.getByRole("button", { name: "Undo" }).click();
+    await divider.waitFor({ state: "detached" });
+    await showing(page, "Name a river", "Loire", "How do we get there?", "Answer to How do we get there?.");
+    await settled(page);
+  });
+});
+
 const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";

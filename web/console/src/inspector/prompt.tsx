@@ -92,7 +92,7 @@ function kindOf(words: Words, kind: string): string {
   return known[kind] ?? kind;
 }
 
-/** The window as a bar: what each part takes of it, what the answer may take, what is free. */
+/** Two bars: what the prompt is made of; and what it takes of the window, what the answer may take, what is free. */
 function Window({ plan }: { readonly plan: PromptPlan }) {
   const words = useWords();
   const times = useTimes();
@@ -104,12 +104,17 @@ function Window({ plan }: { readonly plan: PromptPlan }) {
     <figure className="window">
       <div className="window-track" aria-hidden="true">
         {plan.blocks.map((block) => (
-          <i key={block.kind} className={block.kind} style={{ width: `${(100 * (block.tokens ?? 0)) / all}%` }} />
+          <i key={block.kind} className={block.kind} style={{ width: `${(100 * (block.tokens ?? 0)) / Math.max(1, used)}%` }} />
         ))}
+      </div>
+      <div className="window-share" aria-hidden="true">
+        <i className="used" style={{ width: `${(100 * used) / all}%` }} />
         {plan.output !== null && <i className="output" style={{ width: `${(100 * plan.output) / all}%` }} />}
       </div>
       <figcaption className="aside tabular">
-        {plan.window === null ? words.windowUnknown(times.number(used)) : words.windowUsed(times.number(used), times.number(plan.window))}
+        {plan.window === null
+          ? words.windowUnknown(times.number(used))
+          : words.windowUsed(times.number(used), times.number(plan.window), times.share(used / plan.window))}
         {plan.output !== null && ` ${words.windowOutput(times.number(plan.output))}`}
         {plan.outputReducedFrom !== null && ` ${words.windowReduced(times.number(plan.outputReducedFrom))}`}
         {plan.countedBy !== null && ` ${words.countedBy(plan.countedBy)}`}

@@ -8,7 +8,7 @@ export function Taken({ used }: { readonly used: Omit<Used, "cost"> }) {
   const words = useWords();
   const times = useTimes();
   const { input_tokens, output_tokens, cached_tokens, cache_write_tokens, reasoning_tokens } = used;
-  const share = `${Math.round((100 * cached_tokens) / Math.max(1, input_tokens))} %`;
+  const share = times.share(cached_tokens / Math.max(1, input_tokens));
   const more = [
     ...(cached_tokens > 0 ? [words.cachedOf(times.number(cached_tokens), share)] : []),
     ...(cache_write_tokens > 0 ? [words.cacheWrites(times.number(cache_write_tokens))] : []),
@@ -26,7 +26,7 @@ export function Taken({ used }: { readonly used: Omit<Used, "cost"> }) {
 export function Price({ cost }: { readonly cost: Cost | null }) {
   const words = useWords();
   const times = useTimes();
-  if (cost === null) return <span className="inside">{words.costUnknown}</span>;
+  if (cost === null) return <span title={words.costUnknownSay}>{words.costUnknown}</span>;
   return (
     <>
       {times.money(cost)}

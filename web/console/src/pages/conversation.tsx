@@ -166,6 +166,7 @@ export function ConversationPage({ id }: { readonly id: string }) {
                 key={id}
                 ref={composer}
                 draftName={id}
+                lastModel={lastOf(runs)?.options.model}
                 autoFocus
                 busy={working !== undefined}
                 stopping={working !== undefined && stopping === working.id}
@@ -192,6 +193,12 @@ export function ConversationPage({ id }: { readonly id: string }) {
       </HeldContext>
     </DoingContext>
   );
+}
+
+function lastOf<T>(values: ReadonlyMap<string, T>): T | undefined {
+  let last: T | undefined;
+  for (const value of values.values()) last = value;
+  return last;
 }
 
 /** Return the message of `role` that row `at` holds, or the nearest one above it. */

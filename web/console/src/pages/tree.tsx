@@ -79,7 +79,7 @@ function Line(props: {
 const DEEPEST = 12;
 
 function briefOf(message: Message): string {
-  const text = textOf(message).trim().slice(0, 160);
+  const text = textOf(message).slice(0, 200).replace(/^[#>]+ |```\w*|[*`]/gm, "").trim();
   if (text !== "") return text;
   const calls = message.blocks.flatMap((block) => (block.kind === "tool_call" ? [`${block.name}(…)`] : []));
   return calls.length > 0 ? calls.join(", ") : "…";

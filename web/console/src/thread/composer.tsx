@@ -22,6 +22,8 @@ interface ComposerProps {
   readonly draftName?: string;
   /** The message of which another version is written. */
   readonly editing?: Draft;
+  /** The model that was asked last: it is asked again unless another one is chosen. */
+  readonly lastModel?: string | undefined;
   readonly onSend: (draft: Draft, ask: Ask) => void;
   readonly onCancel?: () => void;
   readonly onStop?: (() => void) | undefined;
@@ -39,7 +41,9 @@ export function Composer(props: ComposerProps) {
   const [draft, setDraft] = useState<Draft>(
     () => editing ?? { text: (draftName !== undefined && kept(`antiphon.draft.${draftName}`)) || "", files: [] },
   );
-  const [model, setModel] = useState("");
+  const [chosen, setModel] = useState<string | null>(null);
+  const last = models.find((one) => one.name === props.lastModel && !one.default);
+  const model = chosen ?? last?.name ?? "";
   const [problem, setProblem] = useState<string | null>(null);
   const area = useRef<HTMLTextAreaElement>(null);
   const files = useRef<HTMLInputElement>(null);

@@ -34,6 +34,8 @@ export interface Times {
   full(ms: number): string;
   clock(ms: number): string;
   number(value: number): string;
+  /** A part of a whole, in percent. */
+  share(part: number): string;
   /** An amount of money, as finely as it takes to see it. */
   money(cost: Cost): string;
   /** A span of time, as short as it can be said. */
@@ -60,6 +62,8 @@ export function timesOf(language: Language): Times {
   const clock = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit" });
   const day = new Intl.DateTimeFormat(locale, { month: "short", day: "numeric" });
   const number = new Intl.NumberFormat(locale);
+  const percent = new Intl.NumberFormat(locale, { style: "percent", maximumFractionDigits: 1 });
+  const [h, min, sec, milli] = language === "zh" ? ["小时", "分", "秒", "毫秒"] : ["h", "min", "s", "ms"];
   const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "narrow" });
   return {
     ago(ms, nowMs) {
@@ -73,6 +77,7 @@ export function timesOf(language: Language): Times {
     full: (ms) => full.format(ms),
     clock: (ms) => clock.format(ms),
     number: (value) => number.format(value),
+    share: (part) => (part > 0 && part < 0.001 ? `< ${percent.format(0.001)}` : percent.format(part)),
     money({ micros, currency }) {
       const amount = micros / 1_000_000;
       const digits = amount >= 10 ? 2 : amount >= 0.01 ? 4 : 6;
@@ -84,10 +89,10 @@ export function timesOf(language: Language): Times {
       }
     },
     span(ms) {
-      if (ms < 1000) return `${Math.round(ms)} ms`;
-      if (ms < MINUTE) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} s`;
-      if (ms < HOUR) return `${Math.floor(ms / MINUTE)} min ${Math.round((ms % MINUTE) / 1000)} s`;
-      return `${Math.floor(ms / HOUR)} h ${Math.round((ms % HOUR) / MINUTE)} min`;
+      if (ms < 1000) return `${Math.round(ms)} ${milli}`;
+      if (ms < MINUTE) return `${(ms / 1000).toFixed(ms < 10_000 ? 1 : 0)} ${sec}`;
+      if (ms < HOUR) return `${Math.floor(ms / MINUTE)} ${min} ${Math.floor((ms % MINUTE) / 1000)} ${sec}`;
+      return `${Math.floor(ms / HOUR)} ${h} ${Math.floor((ms % HOUR) / MINUTE)} ${min}`;
     },
   };
 }
