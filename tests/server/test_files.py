@@ -8,7 +8,7 @@ from typing import Any
 import openai
 import pytest
 
-from antiphon.core.ids import TenantId
+from antiphon.core.ids import ConversationId, TenantId
 from antiphon.core.keys import USUAL_RIGHTS, Right
 from antiphon.engine.settings import Settings
 from antiphon.server.principals import Keyring
@@ -63,6 +63,74 @@ async def test_a_response_is_asked_with_what_was_found_in_the_conversations_file
         assert "rag" not in str(items.data[0].to_dict())
         await d.say("明朝有几位皇帝", conversation=conversation.id)
         assert 'notice="no_match"' in str(d.provider.messages()[-1]["content"])
+
+
+def asking(text: str, *files: str) -> list[Any]:
+    parts = [{"type": "input_file", "file_id": file} for file in files]
+    return [{"role": "user", "content": [*parts, {"type": "input_text", "text": text}]}]
+
+
+@pytest.mark.req("M115")
+async def test_a_file_that_a_message_names_is_looked_up_in_and_no_provider_is_told_its_id(
+    tmp_path: Path,
+) -> None:
+    async with door(tmp_path / "a.db", says("Nine."), says("Nine."), says("Hm.")) as d:
+        file = await d.client.files.create(file=("fees.md", FEES), purpose="user_data")
+        told = await d.say(asking("What does a berth cost?", file.id))
+        assert told.output_text == "Nine."
+        sent = str(d.provider.messages()[-1]["content"])
+        assert '<rag source="fees.md#1">' in sent
+        assert file.id not in str(d.provider.bodies)
+        # The conversation has it from then on, and the message still says what it came with.
+        assert told.conversation is not None
+        await d.say("What does a berth cost, once more?", conversation=told.conversation.id)
+        assert "nine crowns" in str(d.provider.messages()[-1]["content"])
+        items = await d.client.responses.input_items.list(told.id)
+        assert [part.to_dict() for part in items.data[0].content] == [  # type: ignore[union-attr]
+            {"type": "input_text", "text": "What does a berth cost?"},
+            {"type": "input_file", "file_id": file.id, "filename": None, "file_data": None},
+        ]
+        # An id that is not ours is the provider's own.
+        await d.say(asking("And this one?", "file-abc"))
+        assert "file-abc" in str(d.provider.messages()[-1]["content"])
+
+
+async def test_a_file_goes_with_the_conversation_it_was_given_to_but_not_with_one_it_was_lent_to(
+    tmp_path: Path,
+) -> None:
+    async with door(tmp_path / "a.db", says("Nine."), says("Nine.")) as d:
+        file = await d.client.files.create(file=("fees.md", FEES), purpose="user_data")
+        await d.say(asking("What does a berth cost?", file.id), store=False)
+        assert "nine crowns" in str(d.provider.messages()[-1]["content"])
+        await d.engine.erasure.idle()
+        assert (await d.client.files.retrieve(file.id)).id == file.id
+        told = await d.say(asking("What does a berth cost?", file.id))
+        assert told.conversation is not None
+        await d.engine.erasure.erase([ConversationId(told.conversation.id)])
+        with pytest.raises(openai.NotFoundError):
+            await d.client.files.retrieve(file.id)
+
+
+async def test_items_name_files_too_and_a_file_alone_says_nothing(tmp_path: Path) -> None:
+    async with door(tmp_path / "a.db", says("Nine.")) as d:
+        file = await d.client.files.create(file=("fees.md", FEES), purpose="user_data")
+        items = asking("Here are the fees.", file.id)
+        conversation = await d.client.conversations.create(items=items)
+        await d.say("What does a berth cost?", conversation=conversation.id)
+        assert "nine crowns" in str(d.provider.messages()[-1]["content"])
+        alone = [{"role": "user", "content": [{"type": "input_file", "file_id": file.id}]}]
+        with pytest.raises(openai.BadRequestError) as caught:
+            await d.say(alone)
+        assert (caught.value.code, caught.value.param) == ("empty_content", "input[0]")
+
+
+async def test_another_tenants_file_is_not_ours_to_be_looked_up_in(tmp_path: Path) -> None:
+    async with door(tmp_path / "a.db", says("Hm.")) as d:
+        theirs = await d.engine.files.add(TenantId("acme"), "fees.md", FEES)
+        await d.say(asking("What does a berth cost?", theirs.id))
+        sent = str(d.provider.messages()[-1]["content"])
+        assert "crowns" not in sent
+        assert theirs.id in sent  # as any id that is not known here
 
 
 async def test_a_declared_charset_counts_and_text_is_told_from_bytes(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from antiphon.core.commands import (
     AddMessages,
     Command,
     CreateConversation,
+    GiveFile,
     SetMetadata,
 )
 from antiphon.core.dispatch import Denied
@@ -35,6 +36,7 @@ from antiphon.errors import NotFound, SequenceRejected
 from antiphon.server.body import Body, answer, decoded, engine_of, queried
 from antiphon.server.endpoints import Endpoint
 from antiphon.server.principals import principal_of
+from antiphon.server.responses.attaching import without_attached
 from antiphon.server.responses.items import Listing, all_items, items_of, page_of
 from antiphon.server.responses.output import Json
 from antiphon.server.responses.request import Metadata, unsupported
@@ -81,10 +83,11 @@ async def _create(request: Request) -> Response:
         metadata=tuple((new.metadata or {}).items()),
     )
     nodes: tuple[Message, ...] = ()
+    files: tuple[str, ...] = ()
     if new.items:
-        parsed = _said(request, new.items)
+        parsed, files = await _said(request, new.items)
         nodes = _checked(placed(engine, row, None, parsed.messages), parsed)
-    await _done(engine, create, *_added(engine, row, nodes))
+    await _done(engine, create, *_added(engine, row, nodes, files))
     return answer(_resource(await engine.world.store.conversation(row.id)))
 
 
@@ -119,14 +122,14 @@ async def _add_items(request: Request) -> Response:
     row = await view_of(request).conversation(request.path_params["conversation"])
     new = await decoded(request, NewItems)
     engine = engine_of(request)
-    parsed = _said(request, new.items)
+    parsed, files = await _said(request, new.items)
     line = await _line(engine, row)
     if not _goes_on(line, parsed.messages):
         closed = last_closed_point(line)
         line = line[: next((n + 1 for n, m in enumerate(line) if m.id == closed), 0)]
     parent = line[-1].id if line else None
     nodes = _checked(placed(engine, row, parent, parsed.messages), parsed, line)
-    await _done(engine, *_added(engine, row, nodes))
+    await _done(engine, *_added(engine, row, nodes, files))
     items = await all_items(engine, row, nodes)
     return answer(page_of(items, Listing(order="asc", limit=100)))
 
@@ -167,8 +170,8 @@ async def _item(request: Request) -> tuple[Conversation, Message, Json]:
     return row, message, found
 
 
-def _said(request: Request, items: list[Any]) -> Parsed:
-    """Return items as messages, where whoever asks may say them.
+async def _said(request: Request, items: list[Any]) -> tuple[Parsed, tuple[str, ...]]:
+    """Return items as messages, where whoever asks may say them, and the files that they name.
 
     Raises:
         SequenceRejected: One of them cannot be an item at all.
@@ -181,7 +184,7 @@ def _said(request: Request, items: list[Any]) -> Parsed:
         raise unsupported(place.replace("input", "items", 1))
     if any(m.role in (Role.SYSTEM, Role.DEVELOPER) for m in parsed.messages):
         principal_of(request).require(Right.INSTRUCT)
-    return parsed
+    return await without_attached(engine_of(request), principal_of(request).tenant, parsed)
 
 
 def _goes_on(line: Sequence[Message], messages: Sequence[Message]) -> bool:
@@ -225,12 +228,15 @@ def _here(finding: Finding) -> Finding:
 
 
 def _added(
-    engine: Engine, row: Conversation, nodes: tuple[Message, ...]
-) -> tuple[AddMessages, ...]:
+    engine: Engine, row: Conversation, nodes: tuple[Message, ...], files: tuple[str, ...]
+) -> tuple[Command[Any], ...]:
     if not nodes:
         return ()
     now_ms = engine.world.clock.now_ms()
-    return (AddMessages(conversation=row.id, now_ms=now_ms, messages=nodes, head=nodes[-1].id),)
+    return (
+        AddMessages(conversation=row.id, now_ms=now_ms, messages=nodes, head=nodes[-1].id),
+        *(GiveFile(conversation=row.id, now_ms=now_ms, file=file) for file in files),
+    )
 
 
 async def _line(engine: Engine, row: Conversation) -> list[Message]:

@@ -35,6 +35,18 @@ class AddMessages(Command[Conversation]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GiveFile(Command[None]):
+    """Let the conversation's questions be looked up in a file of its tenant's; again changes nothing.
+
+    A file that is only `lent` outlives the conversation, which is to be dropped; any other goes
+    with the last conversation that it was given to. Raises `NotFound` where there is none.
+    """
+
+    file: str
+    lent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MoveHead(Command[Conversation]):
     """Look at another line. Does not move the revision."""
 

@@ -21,6 +21,7 @@ from antiphon.core.commands import (
     CreateConversation,
     EndRun,
     FinishCall,
+    GiveFile,
     NotePrefix,
     OpenResponse,
     PlaceResults,
@@ -60,6 +61,8 @@ class Opening:
     key: StartKey | None = None
     attach: bool = True
     alone: bool = False
+    files: tuple[str, ...] = ()
+    """Files of the tenant's that it names."""
     prefix: Digest | None = None
     """Under which the history that was brought is to be known again."""
 
@@ -311,12 +314,13 @@ async def _content(
 ) -> list[Command[Any]]:
     key = await engine.world.store.tenant_key(row.tenant)
     request = (digest(key, "request", opening.request), opening.request)
+    now_ms = engine.world.clock.now_ms()
     return [
-        PutContent(
-            conversation=row.id,
-            now_ms=engine.world.clock.now_ms(),
-            items=(*terms.content, request),
-        )
+        PutContent(conversation=row.id, now_ms=now_ms, items=(*terms.content, request)),
+        *(
+            GiveFile(conversation=row.id, now_ms=now_ms, file=file, lent=not opening.stored)
+            for file in opening.files
+        ),
     ]
 
 

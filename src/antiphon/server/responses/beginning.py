@@ -33,6 +33,7 @@ from antiphon.server.admission import may_ask
 from antiphon.server.body import engine_of
 from antiphon.server.mending import Mended, mended, with_help
 from antiphon.server.principals import Principal, principal_of
+from antiphon.server.responses.attaching import without_attached
 from antiphon.server.responses.compact import unsealed
 from antiphon.server.responses.ground import (
     Ground,
@@ -63,6 +64,7 @@ async def begun(request: Request, body: Create) -> Response:
     body.check()
     secret = await engine.world.store.tenant_key(principal.tenant)
     parsed = msgspec.structs.replace(body, input=unsealed(body.input, secret)).parsed()
+    parsed, files = await without_attached(engine, principal.tenant, parsed)
     if body.instructions is not None or any(
         m.role in (Role.SYSTEM, Role.DEVELOPER) for m in parsed.messages
     ):
@@ -79,6 +81,7 @@ async def begun(request: Request, body: Create) -> Response:
         previous=_previous(body),
         request=body.echo(),
         stored=body.store is not False,
+        files=files,
         key=key.key,
         attach=key.attach,
         alone=alone(request),
@@ -107,7 +110,7 @@ async def counted(request: Request, body: Asked) -> int:
         AntiphonError: It could not be sent at all.
     """
     engine, principal = engine_of(request), principal_of(request)
-    parsed = body.parsed()
+    parsed, _ = await without_attached(engine, principal.tenant, body.parsed())
     create = Create(**{name: getattr(body, name) for name in Asked.__struct_fields__})
     profile = engine.world.settings.models.get(body.model).profile
     ask = create.ask(parsed, profile)

@@ -25,6 +25,7 @@ from antiphon.core.records import TERMINAL_CALL, Call, Conversation
 from antiphon.engine.engine import Engine
 from antiphon.errors import InvalidInput
 from antiphon.server.body import Query
+from antiphon.server.responses.attaching import attached_parts
 from antiphon.server.responses.output import Json, as_json, is_clients, listed, ran
 
 _STATUS: Final = {Status.PENDING: "in_progress", Status.SUCCESS: "completed"}
@@ -66,7 +67,10 @@ def items_of(message: Message, calls: Mapping[CallId, Call]) -> list[Json]:
                     "type": "message",
                     "status": _STATUS.get(message.status, "incomplete"),
                     "role": message.role.value,
-                    "content": [_part(block) for block in message.blocks],
+                    "content": [
+                        *(_part(block) for block in message.blocks),
+                        *attached_parts(message.metadata),
+                    ],
                 }
             ]
 

@@ -1,4 +1,7 @@
-"""Files, what is remembered, and instructions: rows of tenants, so no commands of conversations."""
+"""Files, what is remembered, and instructions: rows of tenants, so no commands of conversations.
+
+But for a file that comes with a message: it is given in the transaction that takes the message in.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from antiphon.core.blocks import Trust
+from antiphon.core.commands import GiveFile
 from antiphon.core.ids import ConversationId, TenantId
 from antiphon.core.knowledge import File, Instructions, NewFile, Remembered, RememberedKind
 from antiphon.core.passages import Piece
@@ -19,6 +23,9 @@ T = TypeVar("T")
 
 EVERYWHERE: Final = 0
 """Stands for all conversations of a tenant."""
+
+LENT: Final = 0
+"""Stands in place of the time at which a file was given, where it was only lent."""
 
 ASKED_AT_ONCE: Final = 500
 REMEMBERED: Final = 4096
@@ -70,9 +77,13 @@ class SqlKnowledge:
         try:
             done: T = await (self._write(work) if about is None else self._write(work, about))
         finally:
-            self._changes += 1
-            self._known.clear()
+            self.changed()
         return done
+
+    def changed(self) -> None:
+        """Ask the database again: something was changed, or may have been."""
+        self._changes += 1
+        self._known.clear()
 
     async def _remembering(self, at: object, question: Callable[[Statements], list[T]]) -> list[T]:
         """Return the answer to a question that is asked for every message."""
@@ -328,9 +339,13 @@ class SqlKnowledge:
 
 
 def let_go(tx: Transaction, c: ConversationRow) -> None:
-    """Take away what was kept for a conversation alone: its memories, files given to no other."""
+    """Take away what was kept for a conversation alone: its memories, files given to no other.
+
+    What was only lent to it stays.
+    """
     files = tx.all(
-        """SELECT u.file FROM file_use AS u WHERE u.conversation = ? AND NOT EXISTS (
+        f"""SELECT u.file FROM file_use AS u WHERE u.conversation = ? AND u.given_ms <> {LENT}
+          AND NOT EXISTS (
           SELECT 1 FROM file_use AS o WHERE o.file = u.file AND o.conversation <> u.conversation)""",
         (c.number,),
     )
@@ -386,6 +401,13 @@ def _insert(tx: Transaction, into: str, rows: Sequence[tuple[object, ...]]) -> N
         marks = f"({', '.join('?' * len(some[0]))})"
         values = [value for row in some for value in row]
         tx.execute(f"INSERT INTO {into} VALUES {', '.join([marks] * len(some))}", values)
+
+
+def give_file(tx: Transaction, command: GiveFile) -> None:
+    """Let a conversation's questions be looked up in a file."""
+    c = tx.conversation(command.conversation)
+    found = _file(tx, c.tenant, command.file)
+    _give(tx, found, c.id, LENT if command.lent else command.now_ms)
 
 
 def _give(tx: Transaction, file: File, conversation: ConversationId, now_ms: int) -> None:

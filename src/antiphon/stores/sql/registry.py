@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from antiphon.core import commands as c
 from antiphon.core.dispatch import Denied
-from antiphon.stores.sql import standing
+from antiphon.stores.sql import knowledge, standing
 from antiphon.stores.sql.commands import (
     answers,
     between,
@@ -35,6 +35,7 @@ FUNCTIONS: Final[Mapping[type[c.Command[Any]], Callable[[Transaction, Any], Any]
             c.CreateConversation: conversations.create,
             c.AddMessages: conversations.add_messages,
             c.PutContent: conversations.put_content,
+            c.GiveFile: knowledge.give_file,
             c.MoveHead: conversations.move_head,
             c.SetTitle: conversations.set_title,
             c.SetMetadata: conversations.set_metadata,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
 from antiphon.core.blocks import Message
-from antiphon.core.commands import Command, Fence
+from antiphon.core.commands import Command, Fence, GiveFile
 from antiphon.core.dispatch import Denied, State
 from antiphon.core.examination import Check
 from antiphon.core.ids import (
@@ -132,7 +132,11 @@ class SqlStore:
             return tuple(results)
 
         about = dict.fromkeys(command.conversation for command in commands)
-        return cast("tuple[Any, ...] | Denied", await self._put(work, *about))
+        try:
+            return cast("tuple[Any, ...] | Denied", await self._put(work, *about))
+        finally:
+            if any(type(command) is GiveFile for command in commands):
+                self._knowledge.changed()
 
     def submit(self, command: Command[R]) -> Awaitable[R | Denied]:
         """Queue a command without waiting; later ones of this process come after it."""
