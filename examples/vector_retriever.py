@@ -8,12 +8,24 @@ in memory; a database of vectors takes their place in the same two methods.
         await notes.add("pilot.md#1", "The pilot boards two miles south of the fairway buoy.")
         async with antiphon.open("chat.db", retrievers=[notes]) as app:
             ...
+
+For a server the same stands in `antiphon.toml`, with this file where Python finds it:
+
+    [retrievers.notes]
+    factory = "vector_retriever:of_folder"
+    base_url = "http://127.0.0.1:9001/v1"
+    model = "embed-small"
+    folder = "/srv/notes"
 """
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
 
 import aiohttp
 
@@ -66,6 +78,29 @@ class VectorRetriever:
             told = await answer.json()
         vectors = sorted(told["data"], key=lambda one: one["index"])
         return [one["embedding"] for one in vectors]
+
+
+@asynccontextmanager
+async def of_folder(
+    *, base_url: str, model: str, folder: str, api_key_env: str = ""
+) -> AsyncIterator[VectorRetriever]:
+    """Let the paragraphs of the text files in a folder be found, for as long as it is open."""
+    async with aiohttp.ClientSession() as session:
+        key = os.environ.get(api_key_env) if api_key_env else None
+        notes = VectorRetriever(session, base_url, model, api_key=key)
+        for source, text in await asyncio.to_thread(paragraphs, Path(folder)):
+            await notes.add(source, text)
+        yield notes
+
+
+def paragraphs(folder: Path) -> list[tuple[str, str]]:
+    """Return the paragraphs of a folder's files, each with where it stands."""
+    return [
+        (f"{path.name}#{number}", text.strip())
+        for path in sorted(folder.glob("*.md"))
+        for number, text in enumerate(path.read_text("utf-8").split("\n\n"), 1)
+        if text.strip()
+    ]
 
 
 def cosine(one: Sequence[float], other: Sequence[float]) -> float:

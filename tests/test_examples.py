@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import sys
 from collections.abc import AsyncIterator
@@ -13,6 +14,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from antiphon.engine.settings import Settings
+from antiphon.errors import InvalidInput
+from antiphon.library import Antiphon
 from tests.support.engines import app_on, talk
 from tests.support.provider import ScriptedProvider, says
 
@@ -91,3 +95,60 @@ async def test_the_vector_retriever_finds_misses_and_fails_as_it_says(tmp_path: 
     assert 'notice="retrieval_failed"' in third
     assert "secret" not in third
     assert set(endpoint.keys) == {"Bearer k"}
+
+
+@asynccontextmanager
+async def configured(config: Path, provider: ScriptedProvider) -> AsyncIterator[Antiphon]:
+    settings = await asyncio.to_thread(lambda: Settings.load(config=config, env={}))
+    async with app_on(config.parent / "a.db", provider, settings=settings) as app:
+        yield app
+
+
+@pytest.mark.req("M121")
+async def test_a_server_finds_its_retriever_in_the_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    (tmp_path / "pilot.md").write_text(
+        "The pilot boards off the buoy.\n\nThe crane is at the mole."
+    )
+    endpoint, provider = Endpoint(), ScriptedProvider(says("Off the buoy."))
+    async with served(endpoint) as url:
+        config = tmp_path / "antiphon.toml"
+        config.write_text(
+            '[retrievers.notes]\nfactory = "vector_retriever:of_folder"\n'
+            f'base_url = "{url}"\nmodel = "m"\nfolder = "{tmp_path}"\n'
+        )
+        async with configured(config, provider) as app:
+            chat = await app.create()
+            await talk(chat, "Where does the pilot board?")
+    sent = str(provider.messages()[-1]["content"])
+    assert '<rag source="pilot.md#1">\nThe pilot boards off the buoy.\n</rag>' in sent
+    assert "crane" not in sent
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ("[retrievers]\nnotes = 1", "needs a factory"),
+        ('[retrievers.notes]\nfactory = "vector_retriever"', "needs a factory"),
+        ('[retrievers.notes]\nfactory = "no_such_package:make"', "No module named"),
+        ('[retrievers.notes]\nfactory = "vector_retriever:nothing"', "no attribute"),
+        ('[retrievers.notes]\nfactory = "vector_retriever:of_folder"\nsize = 1', "size"),
+        (
+            '[retrievers.notes]\nfactory = "vector_retriever:cosine"\none = []\nother = []',
+            "no name",
+        ),
+    ],
+)
+async def test_a_retriever_that_cannot_be_made_stops_the_start_and_says_where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, told: str
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    config = tmp_path / "antiphon.toml"
+    config.write_text(table)
+    with pytest.raises(InvalidInput) as caught:
+        await configured(config, ScriptedProvider()).__aenter__()
+    assert caught.value.code == "invalid_setting"
+    assert str(caught.value.at).endswith("retrievers.notes")
+    assert told in caught.value.message

@@ -11,6 +11,7 @@ from antiphon.core.retrieval import Retriever
 from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.edge.clock import SystemClock
 from antiphon.engine.edge.entropy import Ids, SystemEntropy
+from antiphon.engine.knowledge.named import open_retrievers
 from antiphon.engine.live import Broker
 from antiphon.engine.ports import Clock, Entropy, Transport
 from antiphon.engine.settings import Settings
@@ -48,7 +49,10 @@ async def open_world(
         ids = Ids(clock, entropy)
         node = NodeId("local" if store.nodes is None else ids.new_id("node_"))
         fence = await store.join(node, address, clock.now_ms())
-        async with open_toolbox(functions, settings.mcp, clock) as toolbox:
+        async with (
+            open_toolbox(functions, settings.mcp, clock) as toolbox,
+            open_retrievers(settings.retrievers) as named,
+        ):
             yield World(
                 store=store,
                 transport=wire,
@@ -61,7 +65,7 @@ async def open_world(
                 fence=fence,
                 functions=toolbox,
                 address=address,
-                retrievers=tuple(retrievers),
+                retrievers=(*retrievers, *named),
             )
     finally:
         if wire is not None:

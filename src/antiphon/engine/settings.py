@@ -20,6 +20,7 @@ from msgspec import Meta
 
 from antiphon.core.recovery import Resend, RetryPolicy
 from antiphon.core.wire.limits import Limits
+from antiphon.engine.knowledge.named import NamedRetriever, read_retrievers
 from antiphon.engine.models import Models, read_models, suggestion
 from antiphon.engine.tools.mcp.servers import McpServer, read_servers
 from antiphon.errors import InvalidInput
@@ -126,6 +127,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         address: Where other nodes reach this server; empty for where it listens.
         models: The models of the file and of the environment.
         mcp: The servers of tools of the file, by name.
+        retrievers: What the file says is searched for each new message.
     """
 
     db: str = "sqlite:///antiphon.db"
@@ -200,6 +202,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     models: Models = msgspec.field(default_factory=Models)
     mcp: Mapping[str, McpServer] = msgspec.field(default_factory=dict)
+    retrievers: tuple[NamedRetriever, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse values that contradict each other.
@@ -253,6 +256,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         file, table = _read(config or env.get(f"{PREFIX}CONFIG") or None)
         tables, aliases = table.pop("models", {}), table.pop("aliases", {})
         servers = read_servers(table.pop("mcp", {}), str(file))
+        retrievers = read_retrievers(table.pop("retrievers", {}), str(file))
         values: dict[str, Any] = {}
         for name, value in table.items():
             if name not in KINDS:
@@ -274,13 +278,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 )
         default = values.get("default_model", "")
         models = read_models(tables, env=env, place=str(file), default=default, aliases=aliases)
-        return cls(**values, models=models, mcp=servers)
+        return cls(**values, models=models, mcp=servers, retrievers=retrievers)
 
 
 KINDS: Final[Mapping[str, Any]] = {
     name: kind
     for name, kind in get_type_hints(Settings, include_extras=True).items()
-    if name not in ("models", "mcp")
+    if name not in ("models", "mcp", "retrievers")
 }
 """Every setting that a flag, a variable or a key of the file may set, with its kind."""
 
