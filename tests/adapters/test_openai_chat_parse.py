@@ -291,6 +291,8 @@ def test_options_become_the_policy_and_the_rest_is_passed_on() -> None:
         ({"messages": {}}, "messages"),
         ({"messages": [], "model": 5}, "model"),
         ({"messages": [], "max_tokens": "5"}, "max_tokens"),
+        ({"messages": [], "max_tokens": True}, "max_tokens"),
+        ({"messages": [], "temperature": False}, "temperature"),
         ({"messages": [], "tools": {}}, "tools"),
         ({"messages": [], "tools": [{"type": "function"}]}, "tools[0]"),
         ({"messages": [], "stream": "yes"}, "stream"),

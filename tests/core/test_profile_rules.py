@@ -284,6 +284,14 @@ EXAMPLES = [
         whole_tools=(tool("a"),),
     ),
     Example(
+        code="bad_tool_name",
+        at="tools[1]",
+        broken=line(user()),
+        whole=line(user()),
+        tools=(tool("a"), tool("a")),
+        whole_tools=(tool("a"), tool("b")),
+    ),
+    Example(
         code="schema_unsupported",
         at="tools[0]",
         broken=line(user()),

@@ -45,3 +45,9 @@ def test_what_the_decoder_of_anthropic_does_not_know_is_named_with_its_place(
 
 def test_a_dialect_that_enforces_nothing_refuses_nothing() -> None:
     assert list(strict_problems(registry.get("llamacpp").profile, {"minimum": 1})) == []
+
+
+def test_a_list_of_required_fields_may_hold_anything_at_all() -> None:
+    openai = registry.get("openai-chat").profile
+    schema = {**CLOSED, "properties": {"a": {}, "b": {}}, "required": [["a"], {}, None, "b"]}
+    assert list(strict_problems(openai, schema)) == ["the root has to require a in a strict tool"]

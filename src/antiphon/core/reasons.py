@@ -161,7 +161,7 @@ REASONS: Final[Mapping[str, Reason]] = {
         "Use shorter ones, on the call and on the result; rendering from a graph respells them.",
     ),
     "bad_tool_name": Reason(
-        "Names of tools have the form that the provider takes.",
+        "Names of tools have the form that the provider takes, and each is one tool's.",
         "Rename the tool, in its declaration and in the history; rendering from a graph respells it.",
     ),
     "schema_unsupported": Reason(

@@ -31,10 +31,11 @@ def open_places(schema: Fields) -> Iterator[str]:
             if node.get("additionalProperties") is not False:
                 yield f"{where} has to say additionalProperties: false in a strict tool"
             required = node.get("required")
-            names = set(properties) if isinstance(properties, dict) else set()
-            missing = names - set(required if isinstance(required, list) else ())
+            listed = required if isinstance(required, list) else []  # whatever stands in it
+            names = properties if isinstance(properties, dict) else {}
+            missing = sorted(name for name in names if name not in listed)
             if missing:
-                yield f"{where} has to require {', '.join(sorted(missing))} in a strict tool"
+                yield f"{where} has to require {', '.join(missing)} in a strict tool"
 
 
 def _outside(subset: StrictSubset, schema: Fields) -> Iterator[str]:

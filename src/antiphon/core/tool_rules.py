@@ -38,7 +38,16 @@ def check_tools(
             position=-1,
             message=f"{len(tools)} tools are declared, the provider takes {profile.max_tools}.",
         )
+    declared: set[str] = set()
     for number, tool in enumerate(tools):
+        if tool.name in declared:
+            yield Finding(
+                code="bad_tool_name",
+                at=f"tools[{number}]",
+                position=-1,
+                message=f"{tool.name!r} is declared twice: nobody could say which one is called.",
+            )
+        declared.add(tool.name)
         named = mapped and tool.name
         if names is not None and not named and names.fullmatch(tool.name) is None:
             yield Finding(

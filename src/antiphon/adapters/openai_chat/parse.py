@@ -339,7 +339,9 @@ def _policy(request: Mapping[str, object]) -> Policy:
     }
     for name, value in fields.items():
         expected = POLICY_TYPES.get(name)
-        if expected is not None and value is not None and (not isinstance(value, expected)):
+        if expected is None or value is None:
+            continue
+        if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
             raise InvalidInput(
                 f"This option is not {type_name(value)}.",
                 code="wrong_shape",

@@ -10,6 +10,7 @@ import msgspec
 from antiphon.adapters.base import Ending
 from antiphon.core.blocks import Block, Reasoning, Refusal, Text, ToolCall
 from antiphon.core.deltas import Channel, Usage
+from antiphon.errors import OutcomeUnknown
 
 FINISH: Final = {
     Ending.STOP: "stop",
@@ -57,8 +58,13 @@ class ChatWriter:
         return closing + DONE
 
     def fail(self, code: str, message: str) -> bytes:
-        """Return an error chunk. No `[DONE]` follows: nothing is done."""
-        error = {"message": message, "type": "server_error", "param": None, "code": code}
+        """Return an error chunk. No `[DONE]` follows: nothing is done.
+
+        A chunk has no header that says whether trying again may do harm. Clients that decide it by
+        the type leave alone what is of the request's own making, as they do with our 424.
+        """
+        kind = "invalid_request_error" if code == OutcomeUnknown.default_code else "server_error"
+        error = {"message": message, "type": kind, "param": None, "code": code}
         return _data({"error": error})
 
     def whole(self, blocks: Sequence[Block], ending: Ending, usage: Usage) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Annotated, Any, Final
@@ -18,7 +19,7 @@ from antiphon.core.keys import Right
 from antiphon.core.ledger import result_of
 from antiphon.core.records import RunStatus
 from antiphon.engine.engine import Engine
-from antiphon.errors import InvalidInput
+from antiphon.errors import InvalidInput, OutcomeUnknown
 from antiphon.server.body import Query, answer, decoded, engine_of, misfit, queried
 from antiphon.server.doors.relay import relayed
 from antiphon.server.endpoints import Endpoint
@@ -230,17 +231,32 @@ def _told(own: Known) -> dict[str, str]:
     return repairs_told(own.run.options.repairs)
 
 
+ACCEPTED_S: Final = 1.0
+"""How long an unknown outcome is kept behind the event before it. The Vercel AI SDK sends a request again
+whose failure follows `response.in_progress` within 50 ms; a stream's events have no word against that."""
+
+
 async def _frames(
     request: Request, own: Known, events: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[bytes, None]:
     had = False
     try:
         async for event in events:
+            if _tells_unknown(event):
+                await asyncio.sleep(ACCEPTED_S)
             yield frame(msgspec.json.encode(event.as_json()), event=event.type)
         had = True
     finally:
         await events.aclose()
         _forget(request, own, had=had)
+
+
+def _tells_unknown(event: Event) -> bool:
+    match event.fields.get("response"):
+        case {"error": {"code": OutcomeUnknown.default_code}}:
+            return True
+        case _:
+            return False
 
 
 def _forget(request: Request, own: Known, *, had: bool) -> None:

@@ -1,0 +1,1 @@
+"""What `make fuzz` feeds, and to what."""
