@@ -267,6 +267,22 @@ async def test_what_an_older_version_does_not_know_pauses_the_conversation_until
         assert len(server.provider.requests) == 1
         told = (await client.get(f"{ROOT}/rollouts")).json
         assert told["paused"] == {row.id: "image"}
+        pause = {
+            "run": run.id,
+            "model": "m",
+            "adapter_version": 0,
+            "block_kind": "image",
+            "reason": "adapter_too_old",
+            "fix": "Pin another version for this model, or none: antiphon rollout set.",
+        }
+        at = f"{ROOT}/conversations/{row.id}"
+        assert (await client.get(at)).json["paused"] == pause
+        assert (await client.get(f"{at}/tree")).json["conversation"]["paused"] == pause
+        shown = {
+            one["id"]: one["paused"]
+            for one in (await client.get(f"{ROOT}/conversations")).json["data"]
+        }
+        assert shown == {row.id: pause, plain: None}
         rival = await server.client("rival")
         assert (await rival.get(f"{ROOT}/rollouts")).json["paused"] == {}
         metrics = (await (await server.client("local")).get("/metrics")).body.decode()
@@ -281,6 +297,7 @@ async def test_what_an_older_version_does_not_know_pauses_the_conversation_until
         await engine.idle(row.id)
         assert (await engine.world.store.run(row.id, run.id)).status is RunStatus.SUCCESS
         assert (await client.get(f"{ROOT}/rollouts")).json["paused"] == {}
+        assert (await client.get(at)).json["paused"] is None
 
 
 @pytest.mark.req("M87", "M102", "M103")

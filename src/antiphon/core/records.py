@@ -33,12 +33,28 @@ class _Row(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all rows."""
 
 
+class Pause(_Row, frozen=True, kw_only=True):
+    """Why a conversation is paused: the adapter's version that is pinned does not know a block.
+
+    Nothing is sent and nothing is said in other words: `run`, and what is queued behind it, waits
+    until the version is no longer pinned for its model, or another is that knows the kind.
+    """
+
+    run: RunId
+    model: str
+    adapter_version: int
+    block_kind: str
+    reason: str = "adapter_too_old"
+    fix: str = "Pin another version for this model, or none: antiphon rollout set."
+
+
 class Conversation(_Row, frozen=True, kw_only=True):
     """The row that every compare-and-swap of a conversation looks at.
 
     `head` is the leaf of the active session; an archived session keeps its own. `scheduling` says
     whether sessions come and go by themselves; None leaves that to the settings. Since `erased_ms`
-    nothing of what was said is here any more, and nothing more may be said.
+    nothing of what was said is here any more, and nothing more may be said. `paused` is found when
+    it is asked for; the stores do not know of it.
     """
 
     id: ConversationId
@@ -59,6 +75,7 @@ class Conversation(_Row, frozen=True, kw_only=True):
     deleted: bool = False
     erased_ms: int | None = None
     deletions: frozenset[MessageId] = frozenset()
+    paused: Pause | None = None
 
 
 class HandOver(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -89,6 +89,17 @@ class Prefixes(Question[dict[Digest, tuple[ConversationId, MessageId]]]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptUnchanged(Question[list[ConversationId]]):
+    """Conversations kept of stateless requests that nothing has changed since, oldest first.
+
+    Of any tenant, at most `limit`; one at work is none of them.
+    """
+
+    before_ms: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rollouts(Question[list[Rollout]]):
     """Every rollout there is, by tenant and model."""
 

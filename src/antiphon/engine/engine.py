@@ -73,6 +73,7 @@ from antiphon.engine.runs.terms import terms
 from antiphon.engine.runs.verdicts import Verdicts
 from antiphon.engine.runs.worker import Worker
 from antiphon.engine.sessions.people import Sessions
+from antiphon.engine.sweeping import Sweep
 from antiphon.engine.texts import storable
 from antiphon.engine.vocabularies import read_vocabularies
 from antiphon.engine.world import FIRST_PAUSE_S, LONGEST_PAUSE_S, World
@@ -106,6 +107,7 @@ class Engine:
         self.files = Files(world)
         self.memories = Memories(world)
         self._overdue = Overdue(world)
+        self.sweep = Sweep(world, self.erasure)
         self.failures: list[BaseException] = []
 
     async def start(self) -> None:
@@ -128,6 +130,7 @@ class Engine:
             )
             self._neighbours.start()
         await self._overdue.start()
+        self.sweep.start()
         for response in await self.world.store.unstored():
             # Whoever waited for it is gone, or may be at another node.
             self.erasure.forget_later(response, had=self.world.alone)
@@ -150,6 +153,7 @@ class Engine:
         """Stop working. What is in flight is recorded as UNKNOWN; the next start settles it."""
         self._closing = True
         self._overdue.close()
+        await self.sweep.close()
         await self.erasure.close()
         await self._let_go()
         if self._neighbours is not None:

@@ -119,6 +119,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         stateless: What is kept of requests at the doors where a client brings its whole history:
             nothing once it was had (`drop`), or all of it as conversations (`keep`); a request's
             own `store` comes before.
+        stateless_days: After how many days without a change what was kept of them is erased; 0 is
+            never.
         url_hosts: The only hosts whose addresses clients may write into messages for a model's
             server to fetch; empty for any host but those of private networks.
         drain_s: How long a server that stops waits for what is in flight.
@@ -196,6 +198,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     stream_s: Seconds = 60.0
     drain_s: Pause = 10.0
     stateless: Stateless = Stateless.DROP
+    stateless_days: Annotated[float, msgspec.Meta(ge=0, le=36_600)] = 0.0
     url_hosts: frozenset[str] = frozenset()
     lease_s: Annotated[float, Meta(ge=1, le=600)] = 3.0
     address: str = ""

@@ -6,6 +6,16 @@
 /** JSON that is passed on as it is. */
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 
+/** Why a conversation is paused: the adapter's version that is pinned for its model does not know a block. */
+export interface Pause {
+  readonly run: string;
+  readonly model: string;
+  readonly adapter_version: number;
+  readonly block_kind: string;
+  readonly reason: string;
+  readonly fix: string;
+}
+
 export interface Conversation {
   readonly id: string;
   readonly tenant: string;
@@ -24,6 +34,8 @@ export interface Conversation {
   readonly deleted: boolean;
   readonly erased_ms: number | null;
   readonly deletions: readonly string[];
+  /** Null where it is not; found when it is asked for, so events do not carry it. */
+  readonly paused: Pause | null;
 }
 
 export interface Session {

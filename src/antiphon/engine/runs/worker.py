@@ -47,6 +47,7 @@ from antiphon.engine.dispatch.target import is_beyond
 from antiphon.engine.knowledge.searching import look_up
 from antiphon.engine.runs.control import Control
 from antiphon.engine.runs.entering import Entering, input_enters, results_enter, with_result
+from antiphon.engine.runs.pausing import pause_of
 from antiphon.engine.runs.startup import settle_unknown
 from antiphon.engine.sessions.scheduler import Scheduler
 from antiphon.engine.tools.executor import Executor
@@ -200,34 +201,13 @@ class Worker:
         return None
 
     async def _paused(self, run: Run, conversation: Conversation) -> bool:
-        """Say whether the run has to wait for another adapter; it is kept where all can see it.
-
-        A version that was rolled back to may not know what stands on the line. It is not told of
-        it in other words, and nothing is sent.
-        """
-        rollouts, store = self._world.rollouts, self._world.store
-        await rollouts.refresh()
-        rollouts.paused.pop(conversation.id, None)
-        if not rollouts.pins(conversation.tenant, run.options.model):
-            return False
-        try:
-            profile = self._world.settings.models.get(run.options.model).profile
-        except (InvalidInput, NotFound):
-            return False  # its end will say so
-        leaf = run.leaf or run.asked_parent or conversation.head
-        path = [] if leaf is None else await store.path(conversation.id, leaf)
-        line = visible(path, conversation.deletions)
-        waiting = None if run.leaf else await store.run_input(conversation.id, run.id)
-        kind = rollouts.unknown_kind(
-            conversation.tenant,
-            run.options.model,
-            profile,
-            [*line, *([waiting] if waiting is not None else [])],
-        )
-        if kind is None:
-            return False
-        rollouts.paused[conversation.id] = kind
-        return True
+        """Say whether the run has to wait for another adapter; it is kept where all can see it."""
+        pause = await pause_of(self._world, run, conversation)
+        paused = self._world.rollouts.paused
+        paused.pop(conversation.id, None)
+        if pause is not None:
+            paused[conversation.id] = pause.block_kind
+        return pause is not None
 
     async def _woken(self, run: Run, conversation: Conversation) -> Run | Entering | None:
         """Return a waiting run that can go on: its calls are closed, or one may run here now."""

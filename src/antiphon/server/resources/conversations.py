@@ -14,6 +14,7 @@ from antiphon.core.listings import Messages, Page, Runs, Sessions, Tree
 from antiphon.core.records import Conversation, Session
 from antiphon.core.tree import siblings
 from antiphon.engine.looking import line, tree
+from antiphon.engine.runs.pausing import paused
 from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
 from antiphon.server.endpoints import Endpoint
 from antiphon.server.principals import principal_of
@@ -112,13 +113,15 @@ async def _list(request: Request) -> Response:
     query = queried(request, Listing)
     view = view_of(request)
     rows = await view.conversations(limit=query.limit + 1, before=query.cursor, words=query.q)
-    page = rows[: query.limit]
+    world = engine_of(request).world
+    page = [await paused(world, row) for row in rows[: query.limit]]
     return answer(Page(data=page, cursor=page[-1].id if len(rows) > len(page) else None))
 
 
 async def _get(request: Request) -> Response:
     """Return a conversation as it stands."""
-    return answer(await view_of(request).conversation(request.path_params["conversation"]))
+    row = await view_of(request).conversation(request.path_params["conversation"])
+    return answer(await paused(engine_of(request).world, row))
 
 
 async def _change(request: Request) -> Response:
@@ -143,7 +146,8 @@ async def _tree(request: Request) -> Response:
     """Return its tree, canceled and failed messages included, and its runs: whole, or its end."""
     query = queried(request, Newest)
     row = await view_of(request).conversation(request.path_params["conversation"])
-    return answer(await tree(engine_of(request).world.store, row, query.newest))
+    world = engine_of(request).world
+    return answer(await tree(world.store, await paused(world, row), query.newest))
 
 
 async def _line(request: Request) -> Response:

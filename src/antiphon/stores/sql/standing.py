@@ -63,6 +63,22 @@ def _prefixes(
     return {unpack(row[0]): (ConversationId(row[1]), MessageId(row[2])) for row in rows}
 
 
+def _kept_unchanged(db: Statements, question: s.KeptUnchanged) -> list[ConversationId]:
+    rows = db.all(
+        """SELECT c.id FROM conversation AS c
+        WHERE c.updated_ms < ? AND c.erased_ms IS NULL AND c.deleted = 0
+          AND c.slot IS NULL AND c.active_operation IS NULL
+          AND EXISTS (SELECT 1 FROM known_prefix AS k WHERE k.conversation = c.id)
+          AND NOT EXISTS (
+            SELECT 1 FROM run AS r
+            WHERE r.place BETWEEN c.number << 32 AND (c.number << 32) + 4294967295
+              AND r.ended_ms IS NULL)
+        ORDER BY c.updated_ms, c.number LIMIT ?""",
+        (question.before_ms, question.limit),
+    )
+    return [ConversationId(row[0]) for row in rows]
+
+
 def note_prefix(tx: Transaction, command: NotePrefix) -> None:
     """Remember where a history stands."""
     c = tx.conversation(command.conversation)
@@ -185,6 +201,7 @@ QUESTIONS: Final[Mapping[type[s.Question[Any]], Callable[[Statements, Any], Any]
         {
             s.SpendingSince: _spending,
             s.Prefixes: _prefixes,
+            s.KeptUnchanged: _kept_unchanged,
             s.Rollouts: _rollouts,
             s.Differences: _differences,
             s.Tallies: _tallies,

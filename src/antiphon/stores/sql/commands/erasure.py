@@ -47,6 +47,7 @@ def erase(tx: Transaction, command: EraseConversation) -> Conversation:
     _strip_options(tx, here)
     _let_go_of_content(tx, c)
     let_go(tx, c)
+    tx.execute("DELETE FROM known_prefix WHERE conversation = ?", (c.id,))
     tx.change_conversation(c.number, title=None, metadata=None, erased_ms=command.now_ms)
     tx.tell(command, c.number, ConversationErased())
     tx.messages.append(Erased(c.id, at_once=command.at_once))
