@@ -568,3 +568,39 @@ def test_what_was_found_for_a_message_leaves_the_bytes_before_it_as_they_were(di
             bodies.append(growing.finish().request.body)
     for before, after in itertools.pairwise(bodies):
         assert after.startswith(before[: before.rindex(b"/user_input")])
+
+
+# Calls of one message that come before the results of another's.
+
+
+def calling(name: str) -> Message:
+    return asks(call(name, arguments=json.dumps({"q": f"asked-{name}"})))
+
+
+def answered(name: str) -> Message:
+    return answer(name, f"told-{name}")
+
+
+@for_every_dialect
+@pytest.mark.parametrize("order", ["abab", "abba"])
+@pytest.mark.parametrize(
+    "between", [None, model("Wait."), user("Hurry!")], ids=["", "text", "user"]
+)
+def test_no_result_goes_out_before_the_call_that_it_answers_wherever_the_call_stands(
+    dialect: str, order: str, between: Message | None
+) -> None:
+    first, second, *results = list(order)
+    said = [calling(first), *([between] if between else []), calling(second)]
+    sent, refused = b"", None
+    try:
+        sent = body(dialect, line(user("Go."), *said, *map(answered, results), user("And?")))
+    except SequenceRejected as error:
+        refused = error.code
+    assert refused in (None, "result_not_adjacent"), "and for nothing else"
+    if refused is not None:
+        return
+    for name in "ab":
+        assert 0 < sent.find(b"asked-" + name.encode()) < sent.find(b"told-" + name.encode())
+    if between is not None:
+        text = between.text.encode()
+        assert sent.find(text) < sent.find(b"asked-b"), "what was said first stays first"

@@ -177,9 +177,13 @@ class TurnsLine(Line):
                     self._map("result_hoisted", late.id, detail)
                     self._place(late, behind)
                 self._waiting.clear()
-        elif owed:  # its calls are owed their results first
+        elif owed and not message.calls:  # the calls before it are owed their results first
             self._waiting.append((message, self._sequence))
         else:
+            # Its own calls go out before anything can answer them.
+            for early, behind in self._waiting:
+                self._place(early, behind)
+            self._waiting.clear()
             self._place(message, self._sequence)
 
     def _place(self, message: Message, behind: Digest | None) -> None:

@@ -124,8 +124,8 @@ class GeminiLine(Line):
                     self._results[block.call_id] = self._result(block, self._calls[block.call_id])
             if not self._checker.waiting:
                 self._answered(message)
-        elif owed:
-            self._waiting.append(message)  # its calls are owed their results first
+        elif owed and not message.calls:
+            self._waiting.append(message)  # the calls before it are owed their results first
         else:
             self._place(message)
 

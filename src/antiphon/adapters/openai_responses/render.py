@@ -168,10 +168,14 @@ class ResponsesLine(Line):
                     self._map("result_hoisted", late.id, detail)
                     self._place(late, behind)
                 self._waiting.clear()
-        elif owed:
-            # Its calls are owed their results first.
+        elif owed and not message.calls:
+            # The calls before it are owed their results first.
             self._waiting.append((message, self._sequence))
         else:
+            # Its own calls go out before anything can answer them.
+            for early, behind in self._waiting:
+                self._place(early, behind)
+            self._waiting.clear()
             self._place(message, self._sequence)
 
     def _leads(self, message: Message) -> bool:
