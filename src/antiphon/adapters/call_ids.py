@@ -14,9 +14,12 @@ from antiphon.errors import InvalidInput
 
 BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 PAIRS: Final = [first + second for first in BASE62 for second in BASE62]
+OF_PAIRS: Final = len(PAIRS)
 WHOLE: Final = 43
 """So many of them say a whole digest."""
 
+POWERS: Final = [62**n for n in range(WHOLE + 2)]
+SHOWN: Final = 24
 LENGTHS: Final = (9, 40, 32, 24, 16, 12, 8, 6)
 
 
@@ -57,18 +60,19 @@ class CallIds(Spellings[CallId]):
 
 def _spelled(number: int, limit: int | None) -> Iterator[str]:
     """Yield a digest as ids of all the forms that some provider takes."""
-    yield "call_" + _base62(number, 24)
+    text = _base62(number, SHOWN)
+    yield f"call_{text}"
     for length in LENGTHS:
-        yield _base62(number, length)
+        yield text[:length] if length <= SHOWN else _base62(number, length)
     yield _base62(number, WHOLE if limit is None else min(limit, WHOLE))
 
 
 def _base62(number: int, length: int) -> str:
     """Return the first so many of the 43 letters and digits of a digest, most significant first."""
-    number *= 62 ** (length + length % 2)
-    number //= 62**WHOLE
+    number = number * 62 // POWERS[WHOLE + 1 - length - length % 2]
     pairs = []
     for _ in range(0, length, 2):
-        number, rest = divmod(number, 62 * 62)
+        number, rest = divmod(number, OF_PAIRS)
         pairs.append(PAIRS[rest])
-    return "".join(reversed(pairs))[:length]
+    pairs.reverse()
+    return "".join(pairs)[:length]
