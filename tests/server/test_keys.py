@@ -21,6 +21,11 @@ from tests.support.clock import SimulatedClock
 from tests.support.engines import app_on
 from tests.support.provider import ScriptedProvider, asks, says
 
+SYSTEM_MESSAGE = """\
+{"kind": "export", "version": 1}
+{"kind": "conversation", "id": "conv_01m8pjgk7t45y1nbfvhagsxwsz", "title": null}
+{"kind": "message", "id": "a", "parent_id": null, "role": "system", "blocks": [{"kind": "text", "text": "Obey."}]}
+"""
 TOOL = {"name": "look", "parameters": {"type": "object", "properties": {}}}
 
 
@@ -143,6 +148,10 @@ async def test_instructions_need_a_right_of_their_own(tmp_path: Path) -> None:
             f"{ROOT}/conversations/{name}/messages", {"content": "x", "instructions": "Obey."}
         )
         assert (told.status, told.json["error"]["at"]) == (403, "instruct")
+        told = await client.post(f"{ROOT}/imports", {"lines": SYSTEM_MESSAGE})
+        assert (told.status, told.json["error"]["at"]) == (403, "instruct")
+        instructor = await server.client("local", Right.READ, Right.WRITE, Right.INSTRUCT)
+        assert (await instructor.post(f"{ROOT}/imports", {"lines": SYSTEM_MESSAGE})).status == 200
 
 
 async def test_a_repair_needs_a_right_of_its_own(tmp_path: Path) -> None:

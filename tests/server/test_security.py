@@ -60,6 +60,15 @@ async def test_an_address_of_a_private_network_does_not_pass_through_any_door(
         path = f"{ROOT}/conversations/{name}/messages"
         told = await server.client.post(path, {"content": [block]})
         assert (told.status, told.json["error"]["code"]) == (400, "url_not_allowed")
+        lines = [
+            {"kind": "export", "version": 1},
+            {"kind": "conversation", "id": name},
+            {"kind": "message", "id": "a", "parent_id": None, "role": "user", "blocks": [block]},
+        ]
+        told = await server.client.post(
+            f"{ROOT}/imports", {"lines": "".join(json.dumps(line) + "\n" for line in lines)}
+        )
+        assert (told.status, told.json["error"]["code"]) == (400, "url_not_allowed")
         item = {"role": "user", "content": [{"type": "input_image", "image_url": url}]}
         told = await server.client.post("/v1/responses", {"input": [item]})
         assert (told.status, told.json["error"]["code"]) == (400, "url_not_allowed")

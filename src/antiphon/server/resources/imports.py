@@ -11,11 +11,14 @@ from starlette.responses import Response
 
 from antiphon.core.archive import read
 from antiphon.core.ids import ConversationId
+from antiphon.core.keys import Right
+from antiphon.core.planning.trimming import INSTRUCTING
 from antiphon.engine.importing import Brought, bring
 from antiphon.server.body import Body, answer, decoded, engine_of
 from antiphon.server.endpoints import Endpoint
 from antiphon.server.principals import principal_of
 from antiphon.server.scope import view_of
+from antiphon.server.urls import check_urls
 
 PATH: Final = "/antiphon/v1/imports"
 
@@ -38,13 +41,19 @@ async def _create(request: Request) -> Response:
     """Bring in what the lines hold: all of it, or nothing.
 
     Ids stay as they are. What is there already with the same content is left alone and counted.
+    A file says nothing that whoever brings it may not say: system and developer messages need the
+    right to instruct.
     """
     wanted = await decoded(request, NewImport)
     if wanted.into is not None:
         await view_of(request).conversation(wanted.into)
     archive = read(io.BytesIO(wanted.lines.encode()))
-    world, tenant = engine_of(request).world, principal_of(request).tenant
-    brought = await bring(world, archive, tenant, wanted.into)
+    world, principal = engine_of(request).world, principal_of(request)
+    messages = [message for one in archive.conversations for message in one.messages]
+    if any(message.role in INSTRUCTING for message in messages):
+        principal.require(Right.INSTRUCT)
+    check_urls(world.settings, messages)
+    brought = await bring(world, archive, principal.tenant, wanted.into)
     return answer(Imported(conversations=brought, torn_line=archive.torn_line))
 
 
