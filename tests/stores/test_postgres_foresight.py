@@ -101,6 +101,20 @@ async def test_a_transaction_of_what_is_known_is_three_journeys_whatever_it_does
     assert (begun, ended) == (3, 3)  # begin; lock; all statements with the commit
 
 
+async def test_a_long_transaction_is_sent_in_parts_and_so_is_never_silent_for_long(
+    talk: Talk, journeys: Journeys
+) -> None:
+    names = [f"m{number}" for number in range(300)]
+    parents = [None, *names]
+    messages = tuple(
+        talk.message(name, parent=parent) for name, parent in zip(names, parents, strict=False)
+    )
+    journeys.made = 0
+    await talk.do(AddMessages(**talk.head(), messages=messages, head=None))
+    assert 5 <= journeys.made <= 15  # 600 statements: two scripts that are full, and a last one
+    assert [message.id for message in await talk.store.tree(talk.conversation)] == names
+
+
 @pytest.mark.req("M90")
 async def test_what_was_foreseen_wrongly_is_denied_and_its_company_is_kept_once(talk: Talk) -> None:
     await talk.placed()

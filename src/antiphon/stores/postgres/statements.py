@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import cache
 from itertools import count
 from typing import Final, NamedTuple, TypeVar
@@ -75,8 +75,8 @@ def translated(sql: str) -> tuple[str, tuple[str, ...]]:
     return _MARK.sub(mark, sql), tuple(names)
 
 
-_TOOK: Final = "WITH done AS ({} RETURNING 1) SELECT 1 / count(*) FROM done"
-_ABSENT: Final = "SELECT 1 / CAST(NOT EXISTS ({}) AS INTEGER)"
+_took: Final = cache("WITH done AS ({} RETURNING 1) SELECT 1 / count(*) FROM done".format)
+_absent: Final = cache("SELECT 1 / CAST(NOT EXISTS ({}) AS INTEGER)".format)
 
 
 class Mark(NamedTuple):
@@ -106,6 +106,7 @@ class PostgresStatements:
         self._loop = loop
         self._held: list[str] = []
         self._names: dict[str, str | None] = {}  # of prepared statements; None: met once
+        self._unprepared: set[str] = set()
         self._numbers = count()
         self.foresees = False
         self.journeys = 0
@@ -123,22 +124,28 @@ class PostgresStatements:
         """Hold a statement back, to be sent with what follows."""
         text, values = _bound(sql, parameters)
         if text in self._names:
-            self._hold_prepared(sql, parameters)
+            self._hold_prepared(text, values)
             return
-        if len(self._names) < PREPARED:
+        if len(self._names) < PREPARED and text not in self._unprepared:
             self._names[text] = None  # worth preparing where it comes again
         self._hold(_NUMBER.sub(lambda mark: literal(values[int(mark[1]) - 1]), text))
 
-    def _hold_prepared(self, sql: str, parameters: Parameters) -> None:
+    def _hold_prepared(self, text: str, values: Sequence[object]) -> None:
         """Hold back a statement that the server has parsed and planned before."""
-        text, values = _bound(sql, parameters)
-        name = self._names.get(text)
-        if name is None:
-            name = f"antiphon_{next(self._numbers)}"
-            self.wait(self.connection.execute(f"PREPARE {name} AS {text}"))
-            self._names[text] = name
+        name = self._names.get(text) or self._prepare(text)
         arguments = f"({', '.join(map(argument, values))})" if values else ""
         self._hold(f"EXECUTE {name}{arguments}")
+
+    def _prepare(self, text: str) -> str:
+        name = f"antiphon_{next(self._numbers)}"
+        try:
+            self.wait(self.connection.execute(f"PREPARE {name} AS {text}"))
+        except asyncpg.PostgresError:
+            self._names.pop(text, None)
+            self._unprepared.add(text)  # it may still do with its values written out
+            raise
+        self._names[text] = name
+        return name
 
     def _hold(self, statement: str) -> None:
         self._held.append(statement)
@@ -157,14 +164,14 @@ class PostgresStatements:
         """Carry out a statement that changes one row, or foresee that it does."""
         if not (foreseen and self.foresees):
             return self.changed(sql, parameters) > 0
-        self._hold_prepared(_TOOK.format(sql), parameters)
+        self._hold_prepared(*_bound(_took(sql), parameters))
         return True
 
     def absent(self, sql: str, parameters: Parameters = ()) -> bool:
         """Whether a question finds no row, or foresee that it does not."""
         if not self.foresees:
             return self.one(sql, parameters) is None
-        self._hold_prepared(_ABSENT.format(sql), parameters)
+        self._hold_prepared(*_bound(_absent(sql), parameters))
         return True
 
     def one(self, sql: str, parameters: Parameters = ()) -> Row | None:
