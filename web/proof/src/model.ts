@@ -9,7 +9,7 @@ import { join } from "node:path";
 /** One answer that is being given. */
 export class Saying {
   readonly #answer: ServerResponse;
-  #usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15 };
+  #usage = { prompt_tokens: 10, completion_tokens: 5, total_tokens: 15, prompt_tokens_details: { cached_tokens: 8 } };
 
   constructor(answer: ServerResponse) {
     this.#answer = answer;

@@ -20,6 +20,7 @@ export class Antiphon {
       [models.played]
       profile = "openai-chat"
       model = "played-1"
+      price = { input = 2.5, output = 10, cached = 1.25 }
       base_url = "${model}/v1"
       context_window = 1000000
       max_output_tokens = 1024

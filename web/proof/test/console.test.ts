@@ -285,6 +285,10 @@ test("why this answer: its attempts in time, its prompt, the exact request, and 
       ["Record", /op_/],
     ];
     assert.equal(await panel.getByRole("tab").count(), views.length);
+    // 2 tokens at 2.5 dollars a million, 8 from the cache at 1.25, and 5 written at 10.
+    const taken = await until(() => panel.locator("dl.summary").innerText(), (text) => text.includes("$"));
+    assert.match(taken, /10 in, 5 out\s+8 from the cache \(80%\)/);
+    assert.match(taken, /\$0\.000065\s+at the prices of the configuration/);
     for (const [at, [, wanted]] of views.entries()) {
       await panel.getByRole("tab").nth(at).click();
       await until(() => panel.innerText(), (text) => wanted.test(text));
