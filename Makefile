@@ -51,6 +51,7 @@ rivals:  ## Install the gateways that `make bench` measures beside ours (into .r
 e2e-model: .venv/dev.stamp .venv/project.stamp .venv/local.stamp  ## Talk to a real small model on this machine (downloads 130 MB)
 	@$(BIN)/python tests/e2e_model.py $(ARGS)
 	@$(BIN)/python -m tests.e2e_served
+	@$(BIN)/python -m tests.e2e_files
 
 conformance: .venv/dev.stamp .venv/project.stamp  ## Run the compliance tests of Open Responses (OPENRESPONSES=checkout)
 	@$(BIN)/python -m tests.conformance $(OPENRESPONSES)

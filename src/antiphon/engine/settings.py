@@ -101,6 +101,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             beginning of a turn.
         compact_timeout_s: Longest wait for the summary.
         compact_output_tokens: Longest summary.
+        count_at_percent: Share of a model's window from which on its provider is asked what a
+            request costs, where that is estimated here and it has an endpoint that counts; 0 never.
+        count_timeout_s: Longest wait for that; without it the estimate stands.
         context_margin_tokens: What is kept free of a model's window against counts that are too
             low; at most a sixteenth of it.
         approval_timeout_s: How long a call waits for somebody to agree to it.
@@ -187,6 +190,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     compact_keep: Annotated[int, Meta(ge=1)] = 15
     compact_timeout_s: Seconds = 60.0
     compact_output_tokens: Annotated[int, Meta(ge=1)] = 2_048
+    count_at_percent: Annotated[int, Meta(ge=0, le=100)] = 0
+    count_timeout_s: Annotated[float, Meta(gt=0)] = 2.0
 
     host: str = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8000

@@ -14,6 +14,7 @@ from antiphon.core.commands import Command, Fence
 from antiphon.core.dispatch import Denied
 from antiphon.core.records import Run
 from antiphon.core.retrieval import Retriever
+from antiphon.engine.dispatch.counting import Counts
 from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.dispatch.planning import Planner
 from antiphon.engine.edge.entropy import Ids
@@ -53,12 +54,14 @@ class World:
     address: str | None = None
     retrievers: tuple[Retriever, ...] = ()
     planner: Planner = field(init=False)
+    counts: Counts = field(init=False)
     gates: Gates = field(init=False)
     rollouts: RolloutTable = field(init=False)
 
     def __post_init__(self) -> None:
         """Make what is this engine's own, of the parts that it was given."""
         self.planner = Planner(self.settings)
+        self.counts = Counts(self)
         self.gates = Gates(self.clock)
         self.rollouts = RolloutTable(self.store, self.clock)
 

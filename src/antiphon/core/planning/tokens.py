@@ -21,6 +21,9 @@ TOKENS_A_REPLY: Final = 3
 
 PERMILLE: Final = 1000
 
+PROVIDER: Final = "provider"
+"""Who counted, where the provider itself was asked."""
+
 HIGH: Final = bytes(range(128, 256))
 
 
@@ -93,6 +96,17 @@ class Weight(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             tool_guidance=scaled(self.tool_guidance, factor_permille),
             transcript=scaled(self.transcript, factor_permille),
         )
+
+    def to(self, total: int) -> Weight:
+        """Return it in the same proportions, so that all of it comes to `total`.
+
+        Example:
+            >>> Weight(system_policy=1, transcript=2).to(10)
+            Weight(system_policy=3, tool_guidance=0, transcript=7)
+        """
+        own = max(self.total, 1)
+        system, tools = (part * total // own for part in (self.system_policy, self.tool_guidance))
+        return Weight(system_policy=system, tool_guidance=tools, transcript=total - system - tools)
 
     def __add__(self, other: Weight) -> Weight:
         return Weight(

@@ -97,8 +97,9 @@ class PromptTrace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     Attributes:
         total_tokens: What the request costs, the beginning of the answer included.
-        counted_by: The vocabulary, or `estimate`.
-        factor_permille: What the estimate was multiplied by; 1000 for an exact count.
+        counted_by: The vocabulary, `provider`, or `estimate`.
+        factor_permille: What the estimate was multiplied by, or would have to be to come to what
+            the provider says; 1000 for an exact count.
         window: What the model holds; absent where nobody knows.
         margin_tokens: What was kept free against counts that are too low.
         output_tokens: What the answer may have; absent where that is left to the provider.

@@ -273,7 +273,8 @@ class Dispatcher:
             Crowded: Older talk is to be `compacted` first.
         """
         world = self._world
-        proposed = await self._proposed(run, conversation, target, entering, compacted)
+        model = model or world.settings.models.get(run.options.model)
+        proposed = await self._proposed(run, conversation, target, model, entering, compacted)
         manifest, plan = proposed.manifest, proposed.plan
         target, content = plan.target, plan.target.new_content
         answer = run.answer or MessageId(world.new_id("msg_"))
@@ -298,7 +299,6 @@ class Dispatcher:
                 answer=answer,
             )
         )
-        model = model or world.settings.models.get(run.options.model)
         commands.append(self._acceptance(run, manifest.operation, model))
         done = await world.do_all(*commands)
         if isinstance(done, Denied):
@@ -359,6 +359,7 @@ class Dispatcher:
         run: Run,
         conversation: Conversation,
         target: Target,
+        model: Model,
         entering: Entering | None,
         compacted: Compacted | None = None,
     ) -> _Proposed:
@@ -374,6 +375,7 @@ class Dispatcher:
             selection=None if compacted is None else compacted.selection,
             compaction=None if compacted is None else compacted.outcome,
             request_of=partial(self._made_before, conversation),
+            count=self._world.counts.of(model),
         )
         target, rendering = plan.target, plan.rendering
         mappings = (*run.options.repairs, *rendering.mappings)

@@ -24,7 +24,7 @@ from antiphon.core.inputs import InputBlock, Summary
 from antiphon.core.listing import Listed
 from antiphon.core.manifest import Manifest, Policy, ToolDeclaration, decode_policy
 from antiphon.core.manifest import Mapping as Mapped
-from antiphon.core.planning.tokens import Counter
+from antiphon.core.planning.tokens import PROVIDER, Counter
 from antiphon.core.planning.trace import WHOLE, PromptTrace, Reason, Selection, decode_trace
 from antiphon.core.planning.trimming import INSTRUCTING, chosen
 from antiphon.core.records import Conversation
@@ -434,6 +434,6 @@ def _resumed(warm: Warm, last: Planned, policy: Policy) -> Planned:
     if made.request_digest != last.manifest.request_digest:
         return last
     counter = counter_of(policy.model)
-    if last.trace.counted_by == counter.name:
+    if last.trace.counted_by in (counter.name, PROVIDER):
         made.closed.body.believe(counter, last.trace.sealed)
     return replace(last, rendering=made)

@@ -22,10 +22,11 @@ from antiphon.core.manifest import Manifest, Policy
 from antiphon.core.planning.budget import Budget, Grant
 from antiphon.core.planning.compaction import due
 from antiphon.core.planning.plan import over_window
-from antiphon.core.planning.tokens import PERMILLE, Calibration, Counter, Weight
+from antiphon.core.planning.tokens import PERMILLE, PROVIDER, Calibration, Counter, Weight
 from antiphon.core.planning.trace import PromptTrace, Selection, encode_trace
 from antiphon.core.planning.trimming import INSTRUCTING, candidate, cut, turns
 from antiphon.core.records import Conversation
+from antiphon.engine.dispatch.counting import Count, nobody_counts
 from antiphon.engine.dispatch.lines import LineCache, Planned, Warm
 from antiphon.engine.dispatch.tracing import traced
 from antiphon.engine.settings import Settings
@@ -53,6 +54,8 @@ class Weighed:
     weight: Weight
     total_tokens: int
     grant: Grant
+    counted_by: str
+    factor_permille: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +98,14 @@ class Planner:
         """Take in how many tokens a provider says that a planned request had."""
         if not reported:
             return
-        known = self._learned.setdefault(
-            (policy.endpoint, policy.model), Calibration(trace.factor_permille)
-        )
         estimated = trace.total_tokens * PERMILLE // trace.factor_permille
+        known = self._calibration(policy, trace.factor_permille)
         known.learn(estimated=estimated, reported=reported)
+
+    def _calibration(self, policy: Policy, factor_permille: int) -> Calibration:
+        return self._learned.setdefault(
+            (policy.endpoint, policy.model), Calibration(factor_permille)
+        )
 
     def budget(self, policy: Policy) -> Budget:
         """Return how the window of a model is shared."""
@@ -114,22 +120,48 @@ class Planner:
     def weighed(self, policy: Policy, rendering: Rendering) -> Weighed:
         """Return what a request costs, and whether its model can hold it."""
         counter = counter_of(policy.model)
-        weight = rendering.weigh(counter).times(self.factor(policy, counter))
+        factor = self.factor(policy, counter)
+        weight = rendering.weigh(counter).times(factor)
         return Weighed(
             rendering=rendering,
             weight=weight,
             total_tokens=weight.total,
             grant=self.budget(policy).grant(weight.total),
+            counted_by=counter.name,
+            factor_permille=factor,
         )
 
-    def admit(self, policy: Policy, rendering: Rendering, at: str) -> None:
+    async def measured(self, policy: Policy, rendering: Rendering, count: Count) -> Weighed:
+        """Return what a request costs; by its provider's own `count` where an estimate is too near.
+
+        What the provider says is learned from, as what it reports of an answer is.
+        """
+        found, percent = self.weighed(policy, rendering), self._settings.count_at_percent
+        exact = counter_of(policy.model).exact
+        if exact or not due(found.total_tokens, policy.context_window, percent):
+            return found
+        told = await count(rendering)
+        if told is None:
+            return found
+        own = rendering.weigh(counter_of(policy.model))
+        self._calibration(policy, found.factor_permille).learn(estimated=own.total, reported=told)
+        return replace(
+            found,
+            weight=own.to(told),
+            total_tokens=told,
+            grant=self.budget(policy).grant(told),
+            counted_by=PROVIDER,
+            factor_permille=max(1, told * PERMILLE // own.total),
+        )
+
+    async def admit(self, policy: Policy, rendering: Rendering, at: str, count: Count) -> None:
         """Refuse a request that could not be sent, where nothing may be left out of it.
 
         Raises:
             SequenceRejected: `over_window`.
         """
         if policy.context_window is not None and policy.truncation == "disabled":
-            found = self.weighed(policy, rendering)
+            found = await self.measured(policy, rendering, count)
             if not found.grant.fits:
                 raise SequenceRejected([_over(at, policy, found)])
 
@@ -147,6 +179,7 @@ class Planner:
         selection: Selection | None = None,
         compaction: str | None = None,
         request_of: Callable[[Manifest], Awaitable[Rendering | None]],
+        count: Count = nobody_counts,
     ) -> Plan:
         """Return the request for the line that ends in `leaf`, as it is to be sent.
 
@@ -162,6 +195,7 @@ class Planner:
             compaction: What came of compacting it; None where that was not tried yet.
             request_of: Makes an earlier dispatch again; asked where its request is not here, and
                 something has moved since.
+            count: Asks the provider what a request costs.
 
         Raises:
             SequenceRejected: It may not be sent: `over_window` where its model cannot hold it.
@@ -171,7 +205,7 @@ class Planner:
         found: Weighed | None = None
         for _ in range(TRIES):
             warm = await _line(lines, conversation, leaf, target, entering, inputs, selection)
-            found = self.weighed(wanted.policy, warm.line.finish())
+            found = await self.measured(wanted.policy, warm.line.finish(), count)
             if compaction is None and self._crowded(wanted.policy, warm, found.total_tokens):
                 raise Crowded(found.total_tokens)
             if not found.grant.fits:
@@ -251,7 +285,8 @@ class Planner:
             found.weight,
             sealed=found.rendering.closed.body.weigh(counter),
             counter=counter,
-            factor_permille=self.factor(policy, counter),
+            counted_by=found.counted_by,
+            factor_permille=found.factor_permille,
             budget=self.budget(policy),
             grant=found.grant,
         )

@@ -33,6 +33,7 @@ def traced(
     *,
     sealed: Weight,
     counter: Counter,
+    counted_by: str,
     factor_permille: int,
     budget: Budget,
     grant: Grant,
@@ -42,7 +43,7 @@ def traced(
     dynamic = warm.dynamic_context(counter)
     return PromptTrace(
         total_tokens=weight.total,
-        counted_by=counter.name,
+        counted_by=counted_by,
         factor_permille=factor_permille,
         window=budget.window,
         margin_tokens=budget.margin if budget.window is not None else 0,

@@ -177,7 +177,7 @@ async def _begun(
     nodes = _nodes(engine, row, None, parsed.messages)
     made = await _check(engine, row, kept, nodes, parsed)
     try:
-        engine.world.planner.admit(kept.policy, made, "messages")
+        await _admit(engine, kept, made)
     except SequenceRejected:
         engine.world.lines.forget(row.id)  # nothing was begun
         raise
@@ -203,8 +203,15 @@ async def _goes_on(
     )
     nodes = _nodes(engine, row, base.parent, new)
     made = rendered(warm.line.copy(), nodes, places_of(nodes, new, parsed.places))
-    world.planner.admit(kept.policy, made, "messages")
+    await _admit(engine, kept, made)
     return await begin(engine, row, opening, kept, nodes, parent=base.parent)
+
+
+async def _admit(engine: Engine, kept: Terms, made: Rendering) -> None:
+    """Refuse what its model cannot hold. Raises `SequenceRejected`."""
+    world = engine.world
+    count = world.counts.of(world.settings.models.get(kept.options.model))
+    await world.planner.admit(kept.policy, made, "messages", count)
 
 
 def _ask(whole: Mended, form: str, model: Model) -> Ask:

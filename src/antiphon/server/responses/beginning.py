@@ -188,7 +188,7 @@ async def _begun_on(
         return await bring(engine, ground.row, opening, kept, ground.waiting, results, nodes)
     if ground.settled:
         made = await _rendered(engine, ground, parent, kept, nodes, places)
-        _admit(engine, ground, kept, made)
+        await _admit(engine, ground, kept, made)
     elif len(nodes) > 1:
         raise Conflict(
             "The conversation is at work; several items can be added once it rests.",
@@ -206,10 +206,12 @@ async def _begun_on(
     )
 
 
-def _admit(engine: Engine, ground: Ground, kept: Terms, made: Rendering) -> None:
+async def _admit(engine: Engine, ground: Ground, kept: Terms, made: Rendering) -> None:
     """Refuse what its model cannot hold. Raises `SequenceRejected`."""
+    world = engine.world
+    count = world.counts.of(world.settings.models.get(kept.options.model))
     try:
-        engine.world.planner.admit(kept.policy, made, "input")
+        await world.planner.admit(kept.policy, made, "input", count)
     except SequenceRejected:
         if ground.new:
             engine.world.lines.forget(ground.row.id)  # nothing was begun
