@@ -45,7 +45,7 @@ async def figures(*, quick: bool) -> AsyncIterator[Figure]:
         note("PostgreSQL is not installed: its lines are left out")
         return
     server = await asyncio.to_thread(new_server, tuple(SETTINGS.items()))
-    seconds, rounds = (1.0, 1) if quick else (3.0, 3)
+    seconds, rounds = (0.7, 1) if quick else (3.0, 3)
     note("PostgreSQL: durable turns")
     for count in AT_ONCE:
         async with AsyncExitStack() as stack:
