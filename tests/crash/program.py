@@ -2,7 +2,8 @@
 
 What it was told is acknowledged it writes to a file at once, as a client would remember it. In its
 second life it repeats what it cannot know to have arrived, answers what waits, asks one more
-question and reports what it finds.
+question and reports what it finds. Where the database is shared, that life is another node's, which
+stands by while the first is killed; what nobody can know there, a person says.
 """
 
 from __future__ import annotations
@@ -22,11 +23,13 @@ import msgspec
 
 import antiphon
 from antiphon.core.blocks import Text
+from antiphon.core.dispatch import State
 from antiphon.core.ids import MessageId, OperationId, RunId
 from antiphon.core.manifest import ToolDeclaration
-from antiphon.core.records import Approval, Call, CallState, Runner
+from antiphon.core.records import Approval, Call, CallState, Run, Runner, RunStatus
 from antiphon.engine.explain import exact_request
 from antiphon.engine.models import Model, Models
+from antiphon.engine.runs.startup import confirm_ended
 from antiphon.engine.settings import Settings
 from tests.crash.effects import functions
 from tests.crash.hooks import Killer, install
@@ -36,13 +39,30 @@ OPEN: Final = {"queued", "pending", "unknown"}
 
 
 class Config(msgspec.Struct, kw_only=True):
-    """What one life of the program is given."""
+    """What one life of the program is given.
+
+    Attributes:
+        folder: Where the client keeps what it remembers, and the tools their effects.
+        db: The address of the database.
+        base_url: The provider's.
+        scenario: What is played in the first life.
+        returning: This life is the one that comes back.
+        kill: The point at which it dies.
+        lease_s: For how long a node may be silent.
+        after: Before there is a file of this name it does nothing but say, by a file `ready`, that
+            it waits.
+        trace: Where it writes down which points it passes.
+    """
 
     folder: str
+    db: str
     base_url: str
     scenario: str
     returning: bool = False
     kill: str | None = None
+    lease_s: float = 3.0
+    after: str | None = None
+    trace: str = "trace.txt"
 
     def path(self, name: str) -> Path:
         return Path(self.folder) / name
@@ -216,6 +236,7 @@ FOLLOW_UP: Final = "And now?"
 
 async def come_back(talk: Talk) -> dict[str, Any]:
     """Repeat, wait, answer what waits, ask on, and report."""
+    await _taken_over(talk)
     repeated = await talk.chat.send(FIRST[talk._config.scenario], message="q1")
     talk.note("repeated", run=repeated.id)
     await _settle(talk)
@@ -241,14 +262,44 @@ async def _go_on(talk: Talk, run: dict[str, Any]) -> None:
         await handle.answer(results)
 
 
+async def _taken_over(talk: Talk) -> None:
+    """Wait until this process has all that another one worked on."""
+    world, row = talk.app.engine.world, await talk.chat.row()
+    async with asyncio.timeout(WAIT_S):
+        while any(  # noqa: ASYNC110 - a row tells nobody that it has changed
+            run.status in (RunStatus.PENDING, RunStatus.UNKNOWN) and not world.owns(run)
+            for run in await world.store.runs(row.id)
+        ):
+            await asyncio.sleep(0.02)
+
+
 async def _settle(talk: Talk) -> None:
     """Wait until no run can go on by itself."""
     store, row = talk.app.engine.world.store, await talk.chat.row()
     async with asyncio.timeout(WAIT_S):
         for run in await store.runs(row.id):
             if run.status in OPEN:
-                async for _ in (await talk.chat.run(run.id)).events():
-                    pass
+                async for event in (await talk.chat.run(run.id)).events():
+                    if isinstance(event, antiphon.Unknown):
+                        await _say_ended(talk, run)
+        # A run may wait for a word about one call while it works on another.
+        while CallState.EXECUTING in {  # noqa: ASYNC110 - as above
+            call.state
+            for run in await store.runs(row.id)
+            for call in await store.calls(row.id, run.id)
+        }:
+            await asyncio.sleep(0.02)
+
+
+async def _say_ended(talk: Talk, run: Run) -> None:
+    """Say of a dead node's dispatch that it has ended: here nothing else tells another node."""
+    world = talk.app.engine.world
+    operations = await world.store.operations(run.conversation, run.id)
+    attempt = (await world.store.attempts(operations[-1]))[-1]
+    if not world.alone and attempt.state is State.UNKNOWN and attempt.node != world.fence.node:
+        talk.note("said ended", operation=attempt.operation)
+        await confirm_ended(world, attempt, "a person saw the process killed")
+        talk.app.engine.kick(run.conversation)
 
 
 async def _told(talk: Talk) -> dict[str, Any]:
@@ -324,12 +375,15 @@ async def live(config: Config, killer: Killer) -> None:
     settings = Settings(
         retry_base_s=0.0,
         cancel_grace_s=0.0,
+        lease_s=config.lease_s,
         models=Models(named={"m": model}, default="m"),
     )
     ours = functions(config.path("effects.jsonl"), killer)
     reading = ToolDeclaration(name="read_list")
     ask = antiphon.Ask(model="m", tools=(*(one.declaration for one in ours), reading))
-    async with antiphon.open(config.path("talk.db"), settings=settings, functions=ours) as app:
+    async with antiphon.open(config.db, settings=settings, functions=ours) as app:
+        if config.after is not None:
+            await _until_there(config.path(config.after), config.path("ready"))
         chat = await app.latest(ask=ask) or await app.create(ask=ask)
         talk = Talk(app, chat, config)
         if not config.returning:
@@ -339,9 +393,15 @@ async def live(config: Config, killer: Killer) -> None:
         config.path("report.json").write_text(json.dumps(report), encoding="utf-8")
 
 
+async def _until_there(file: Path, ready: Path) -> None:
+    await asyncio.to_thread(ready.touch)
+    while not await asyncio.to_thread(file.exists):  # noqa: ASYNC110 - it tells nobody
+        await asyncio.sleep(0.01)
+
+
 def once(config: Config) -> int:
     """Live once and return the exit code; does not return if the config says where to die."""
-    killer = Killer(config.kill, config.path("trace.txt"))
+    killer = Killer(config.kill, config.path(config.trace))
     install(killer)
     try:
         asyncio.run(asyncio.wait_for(live(config, killer), WAIT_S))
@@ -352,21 +412,32 @@ def once(config: Config) -> int:
 
 
 def zygote() -> None:
-    """Fork one life for each config on standard input, and say how it ended."""
-    for name in ("aiohttp", "antiphon.stores.sqlite", "antiphon.adapters.registry", "jsonschema"):
+    """Fork a life for each config on standard input, and say which process it is; wait for one by
+    its number, and say how it ended.
+    """
+    for name in (
+        "aiohttp",
+        "antiphon.stores.sqlite",
+        "antiphon.stores.postgres",
+        "antiphon.adapters.registry",
+        "jsonschema",
+    ):
         import_module(name)
     for line in sys.stdin:
-        config = msgspec.json.decode(line, type=Config)
+        told = msgspec.json.decode(line, type=int | Config)
+        if isinstance(told, int):
+            print(os.waitstatus_to_exitcode(os.waitpid(told, 0)[1]), flush=True)
+            continue
         pid = os.fork()
         if pid == 0:
-            log = os.open(config.path("log.txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            log = os.open(told.path("log.txt"), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
             os.dup2(log, 1)
             os.dup2(log, 2)
-            code = once(config)
+            code = once(told)
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
-        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+        print(pid, flush=True)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,11 @@ import base64
 import json
 import shutil
 import signal
-import sqlite3
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -21,7 +20,8 @@ import msgspec
 
 from tests.cases.chat_rules import objections
 from tests.crash.effects import AGAIN, OWN_WORDS
-from tests.crash.program import FOLLOW_UP, Config
+from tests.crash.places import LONG_LEASE_S, SHORT_LEASE_S, Files, Place
+from tests.crash.program import FOLLOW_UP, WAIT_S, Config
 from tests.support.upstream_process import ROOT, UpstreamProcess
 
 KILLED: Final = -signal.SIGKILL
@@ -36,6 +36,9 @@ THEN: Final = [
     {"id": "call_6", "name": "charge", "arguments": {"cents": 500}},
     {"id": "call_7", "name": "pay", "arguments": {"cents": 900}},
 ]
+GO: Final = "go"
+"""The file for which another node waits until the first one is dead."""
+
 READ: Final = {"id": "call_2", "name": "read_list", "arguments": {}}
 
 
@@ -78,6 +81,7 @@ class Evidence:
 
     Attributes:
         points: Every point that was passed before the end.
+        shared: Another node came for what the dead one had left, and not its successor.
         exits: How each life ended; the last one is the one that came back.
         received_before: Bodies that the provider had received when the process died.
         received: All bodies, in the end.
@@ -90,6 +94,7 @@ class Evidence:
 
     scenario: str
     kill: str | None
+    shared: bool
     points: list[str]
     exits: list[int]
     received_before: list[bytes]
@@ -109,8 +114,9 @@ class Evidence:
 class Lives:
     """Runs the program, as often as it takes, against an upstream in another process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, place: Place | None = None) -> None:
         self._folder = folder
+        self._place = place or Files()
         self._upstream = UpstreamProcess(folder)
         self._numbers = count()
         self._zygote: subprocess.Popen[str] | None = None
@@ -138,27 +144,38 @@ class Lives:
     def evidence(self, scenario: str, kill: str | None, *recoveries: str) -> Evidence:
         """Kill a scenario at `kill`, its recoveries where `recoveries` say, then let it come back."""
         name = f"{scenario}-{next(self._numbers)}"
-        folder = self._folder / name
+        folder, place = self._folder / name, self._place
         self._upstream.script(name, script(holding=True))
         config = Config(
             folder=str(folder),
+            db=place.new(folder),
             base_url=self._upstream.base_url(name),
             scenario=scenario,
             kill=kill,
+            lease_s=LONG_LEASE_S,
         )
-        exits = [self._live(config)]
+        back = [
+            msgspec.structs.replace(config, returning=True, kill=point, lease_s=SHORT_LEASE_S)
+            for point in (*recoveries, None)
+        ]
+        beside = self._stand_by(back.pop(0)) if place.shared else None
+        exits = [self._end(self._begin(config))]
         points = (folder / "trace.txt").read_text(encoding="utf-8").splitlines()
         self._upstream.script(name, script(holding=False))
         self._upstream.quiet()
         received_before = self._upstream.received(name)
-        attempts, calls = _stored(folder / "talk.db")
-        returning = msgspec.structs.replace(config, returning=True)
-        for point in (*recoveries, None):
-            exits.append(self._live(msgspec.structs.replace(returning, kill=point)))  # noqa: PERF401
+        attempts, calls = place.stored(config.db)
+        place.gone(config.db)
+        if beside is not None:
+            (folder / GO).touch()
+            exits.append(self._end(beside))
+        exits += [self._end(self._begin(life)) for life in back]
+        place.done(config.db)
         report = folder / "report.json"
         found = Evidence(
             scenario=scenario,
             kill=kill,
+            shared=place.shared,
             points=points,
             exits=exits,
             received_before=received_before,
@@ -173,11 +190,28 @@ class Lives:
         shutil.rmtree(folder)
         return found
 
-    def _live(self, config: Config) -> int:
+    def _stand_by(self, config: Config) -> int:
+        """Start a life that waits for its turn as another node, and return its process."""
+        trace = "trace-beside.txt"
+        beside = self._begin(msgspec.structs.replace(config, after=GO, trace=trace))
+        until = time.monotonic() + WAIT_S
+        while not config.path("ready").exists():
+            assert time.monotonic() < until, config.path("log.txt").read_text()
+            time.sleep(0.005)
+        return beside
+
+    def _begin(self, config: Config) -> int:
+        return self._ask(msgspec.json.encode(config).decode())
+
+    def _end(self, process: int) -> int:
+        """Return how a process ended."""
+        return self._ask(str(process))
+
+    def _ask(self, line: str) -> int:
         assert self._zygote is not None
         assert self._zygote.stdin is not None
         assert self._zygote.stdout is not None
-        self._zygote.stdin.write(msgspec.json.encode(config).decode() + "\n")
+        self._zygote.stdin.write(line + "\n")
         self._zygote.stdin.flush()
         return int(self._zygote.stdout.readline())
 
@@ -186,25 +220,6 @@ def _lines(file: Path) -> list[dict[str, Any]]:
     if not file.exists():
         return []
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-
-
-def _stored(db: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """Return attempts and calls as the dead process left them, read with plain SQL."""
-    if not db.exists():
-        return {}, {}
-    with closing(sqlite3.connect(f"file:{db}?mode=ro", uri=True)) as connection:
-        try:
-            attempts = dict(
-                connection.execute(
-                    "SELECT m.operation, iif(a.state = 'FAILED' AND a.proof IS NOT NULL, 'ENDED', "
-                    "a.state) FROM attempt AS a JOIN manifest AS m ON m.place = a.manifest "
-                    "ORDER BY a.number"
-                ).fetchall()
-            )
-            calls = dict(connection.execute("SELECT call_id, state FROM call").fetchall())
-        except sqlite3.OperationalError:
-            return {}, {}  # it died before the tables were made
-    return attempts, calls
 
 
 def broken(e: Evidence) -> list[str]:
@@ -246,6 +261,7 @@ def _of_requests(e: Evidence) -> Iterator[str]:
 def _of_operations(e: Evidence) -> Iterator[str]:
     """What was not sent goes on once; what may have been sent is not sent again by the restart."""
     received, before = Counter(e.received), Counter(e.received_before)
+    told = {note["operation"] for note in e.notes if note["what"] == "said ended"}
     bodies = Counter(body for _, _, body in _operations(e))
     for run, operation, body in _operations(e):
         state = e.attempts.get(operation["id"])
@@ -267,6 +283,8 @@ def _of_operations(e: Evidence) -> Iterator[str]:
             honest = (run["status"], run["error_code"]) == ("error", "outcome_unknown")
             if not honest or newest not in ("FAILED", "CLOSED"):
                 yield f"{operation['id']} stood in {state}; its run is {run['status']}, it {newest}"
+            if e.shared and operation["id"] not in told:
+                yield f"{operation['id']} stood in {state}; another node settled it unasked"
     for run in e.report["runs"]:
         if run["newest"] is not None and run["newest"] != run["operations"][-1]["body"]:
             yield f"the newest request of {run['id']} is not its newest operation's"

@@ -2,8 +2,9 @@
 
 Each scenario is first played undisturbed, which tells the points that it passes. Then it is
 played again for each point that no scenario before it was killed at, with SIGKILL there. What
-the upstream received, what the file holds and what the client remembers are compared by
-`tests.crash.proof`. `make soak` kills at every occurrence of every point, and recoveries too.
+the upstream received, what the database holds and what the client remembers are compared by
+`tests.crash.proof`. On a file the same process comes back; on PostgreSQL another node stands by and
+takes over. `make soak` kills at every occurrence of every point, and recoveries too.
 """
 
 from __future__ import annotations
@@ -13,21 +14,28 @@ from pathlib import Path
 
 import pytest
 
+from tests.crash.places import Databases, Files
 from tests.crash.program import SCENARIOS
 from tests.crash.proof import Lives, broken
 
+PLACES = [
+    pytest.param(Files, id="sqlite"),
+    pytest.param(Databases, id="postgres", marks=pytest.mark.needs("postgres")),
+]
 LEDGER = ("StartCall", "FinishCall", "ApproveCall", "PlaceResults", "WaitRun", "ResumeRun")
 RECOVERY = ("before Lose #1", "after Lose #1", "before End #1", "after End #1", "before EndRun #1")
 
 
-@pytest.fixture(scope="module")
-def lives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lives]:
-    with Lives(tmp_path_factory.mktemp("lives")) as running:
+@pytest.fixture(scope="module", params=PLACES)
+def lives(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Lives]:
+    with Lives(tmp_path_factory.mktemp("lives"), request.param()) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def killed_at() -> dict[str, tuple[str, str]]:
+def killed_at(lives: Lives) -> dict[str, tuple[str, str]]:
     """Return the names of points, and the scenario that was killed there, at which of them."""
     return {}
 
