@@ -10,10 +10,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final, Self
 
 import msgspec
@@ -214,6 +217,42 @@ class Lives:
         self._zygote.stdin.write(line + "\n")
         self._zygote.stdin.flush()
         return int(self._zygote.stdout.readline())
+
+
+Plan = tuple[str, ...]
+"""A scenario, the point at which it is killed, and those at which its recoveries are."""
+
+TOGETHER: Final = 3
+"""How many stories are told side by side: much of each is waiting."""
+
+
+def evidences(lives: Sequence[Lives], plans: Iterable[Plan]) -> Iterator[tuple[Plan, Evidence]]:
+    """Kill as planned, as many at a time as there are lives, and yield what came of each."""
+    idle: SimpleQueue[Lives] = SimpleQueue()
+    for one in lives:
+        idle.put(one)
+
+    def work(plan: Plan) -> tuple[Plan, Evidence]:
+        scenario, *points = plan
+        one = idle.get()
+        try:
+            return plan, one.evidence(scenario, *points)
+        finally:
+            idle.put(one)
+
+    with ThreadPoolExecutor(len(lives)) as pool:
+        yield from pool.map(work, plans)
+
+
+@contextmanager
+def several_lives(folder: Path, place: Callable[[], Place]) -> Iterator[list[Lives]]:
+    """Give lives that may be lived side by side."""
+    with ExitStack() as stack:
+        lives = []
+        for number in range(TOGETHER):
+            (folder / str(number)).mkdir()
+            lives.append(stack.enter_context(Lives(folder / str(number), place())))
+        yield lives
 
 
 def _lines(file: Path) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import pytest
 
 from tests.crash.places import Databases, Files
 from tests.crash.program import SCENARIOS
-from tests.crash.proof import Lives, broken
+from tests.crash.proof import Lives, broken, evidences, several_lives
 
 PLACES = [
     pytest.param(Files, id="sqlite"),
@@ -27,15 +27,20 @@ RECOVERY = ("before Lose #1", "after Lose #1", "before End #1", "after End #1", 
 
 
 @pytest.fixture(scope="module", params=PLACES)
-def lives(
+def several(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Lives]:
-    with Lives(tmp_path_factory.mktemp("lives"), request.param()) as running:
+) -> Iterator[list[Lives]]:
+    with several_lives(tmp_path_factory.mktemp("lives"), request.param) as running:
         yield running
 
 
+@pytest.fixture
+def lives(several: list[Lives]) -> Lives:
+    return several[0]
+
+
 @pytest.fixture(scope="module")
-def killed_at(lives: Lives) -> dict[str, tuple[str, str]]:
+def killed_at(several: list[Lives]) -> dict[str, tuple[str, str]]:
     """Return the names of points, and the scenario that was killed there, at which of them."""
     return {}
 
@@ -48,41 +53,41 @@ def name_of(point: str) -> str:
 @pytest.mark.req("M88", "M89", "M90", "M139")
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_killed_anywhere_it_comes_back_with_nothing_lost_doubled_or_half(
-    lives: Lives, killed_at: dict[str, tuple[str, str]], scenario: str
+    several: list[Lives], killed_at: dict[str, tuple[str, str]], scenario: str
 ) -> None:
-    points = {name_of(point): point for point in reversed(lives.points(scenario))}
+    points = {name_of(point): point for point in reversed(several[0].points(scenario))}
     assert points, "the scenario passes no point at all"
+    names = points.keys() - killed_at.keys()
+    killed_at |= {name: (scenario, points[name]) for name in names}
+    assert kept(several, scenario, [points[name] for name in names]) == {}
+
+
+def kept(several: list[Lives], scenario: str, points: list[str]) -> dict[str, list[str]]:
+    """Kill a scenario at each of these points; return the promises that were broken, and where."""
     promises: dict[str, list[str]] = {}
-    for name in points.keys() - killed_at.keys():
-        evidence = lives.evidence(scenario, points[name])
-        assert evidence.killed, f"{points[name]} was not reached: {evidence.log[-2000:]}"
+    for (_, point), evidence in evidences(several, [(scenario, point) for point in points]):
+        assert evidence.killed, f"{point} was not reached: {evidence.log[-2000:]}"
         if found := broken(evidence):
-            promises[points[name]] = found
-        killed_at[name] = scenario, points[name]
-    assert promises == {}
+            promises[point] = found
+    return promises
 
 
 @pytest.mark.req("M34", "M68", "M69", "M89", "M92")
 def test_killed_between_any_two_effects_of_a_tool_turn_nothing_is_done_twice_or_lost_unsaid(
-    lives: Lives, killed_at: dict[str, tuple[str, str]]
+    several: list[Lives], killed_at: dict[str, tuple[str, str]]
 ) -> None:
-    passed = lives.points("tools")
+    passed = several[0].points("tools")
     effects = [point for point in passed if " effect of " in point]
     assert len(effects) == 8, effects
     ledger = [point for point in passed if any(word in point for word in LEDGER)]
-    promises: dict[str, list[str]] = {}
-    for point in {*effects, *ledger} - {at for by, at in killed_at.values() if by == "tools"}:
-        evidence = lives.evidence("tools", point)
-        assert evidence.killed, f"{point} was not reached: {evidence.log[-2000:]}"
-        if found := broken(evidence):
-            promises[point] = found
-    assert promises == {}
+    left = {*effects, *ledger} - {at for by, at in killed_at.values() if by == "tools"}
+    assert kept(several, "tools", sorted(left)) == {}
 
 
 @pytest.mark.req("M63", "M65")
-def test_a_recovery_that_is_killed_itself_is_recovered_from(lives: Lives) -> None:
-    for point in RECOVERY:
-        evidence = lives.evidence("text", "text shown #1", point)
+def test_a_recovery_that_is_killed_itself_is_recovered_from(several: list[Lives]) -> None:
+    plans = [("text", "text shown #1", point) for point in RECOVERY]
+    for (*_, point), evidence in evidences(several, plans):
         assert evidence.exits[1] < 0, f"recovery does not pass {point}"
         assert broken(evidence) == [], point
 

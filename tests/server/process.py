@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.request import Request, urlopen
 
 PATIENCE_S = 60.0
+SERVE = ("serve", "--json", "--port", "0")
 
 
 @dataclass(slots=True)
@@ -51,13 +52,19 @@ class ServerProcess:
 
 @contextmanager
 def server_process(
-    folder: Path, *arguments: str, env: Mapping[str, str] | None = None
+    folder: Path,
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    command: Sequence[str] = (),
 ) -> Iterator[ServerProcess]:
-    """Start `antiphon serve` in `folder` and give it once it listens; it is dead afterwards."""
+    """Start `antiphon serve` in `folder` and give it once it listens; it is dead afterwards.
+
+    `command` is what starts it in its stead, as `ip netns exec NAME` does, in the same process.
+    """
     err = folder / "server.log"
     with err.open("a") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "antiphon", "serve", "--json", "--port", "0", *arguments],
+            [*command, sys.executable, "-m", "antiphon", *SERVE, *arguments],
             cwd=folder,
             env={"PATH": os.environ["PATH"], "ANTIPHON_REHEARSAL_DELAY_S": "0", **(env or {})},
             stdout=subprocess.PIPE,

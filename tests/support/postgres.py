@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -60,6 +61,7 @@ class Server:
     port: int
     process: subprocess.Popen[bytes] | None = None
     settings: dict[str, str] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _databases: int = 0
     _free: list[str] = field(default_factory=list)
 
@@ -70,10 +72,11 @@ class Server:
 
     def database(self) -> str:
         """Return the address of an empty database; `give_back` makes it free for the next test."""
-        if self._free:
-            return self.address(self._free.pop())
-        self._databases += 1
-        name = f"talks_{os.getpid()}_{self._databases}"
+        with self._lock:
+            if self._free:
+                return self.address(self._free.pop())
+            self._databases += 1
+            name = f"talks_{os.getpid()}_{self._databases}"
         self.sql(f"CREATE DATABASE {name}")
         return self.address(name)
 
