@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,8 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from antiphon.core.ids import TenantId
 from antiphon.core.keys import EVERY_RIGHT, Right
+from antiphon.engine.edge.clock import SystemClock
 from antiphon.engine.engine import Engine
 from antiphon.server.app import build, endpoints
 from antiphon.server.endpoints import Endpoint
@@ -19,8 +23,10 @@ from tests.server.stage import ROOT
 from tests.support.asgi import Client
 from tests.support.clock import SimulatedClock
 from tests.support.engines import app_on
+from tests.support.postgres import shared_server
 from tests.support.provider import ScriptedProvider, asks, says
 
+PATIENCE_S = 30.0
 SYSTEM_MESSAGE = """\
 {"kind": "export", "version": 1}
 {"kind": "conversation", "id": "conv_01m8pjgk7t45y1nbfvhagsxwsz", "title": null}
@@ -282,3 +288,38 @@ async def _state(client: Client, ids: dict[str, str]) -> tuple[Any, Any]:
     tree = await client.get(f"{ROOT}/conversations/{ids['conversation']}/tree")
     run = await client.get(f"{ROOT}/runs/{ids['run']}")
     return tree.json, run.json
+
+
+@pytest.mark.needs("postgres")
+@pytest.mark.req("M67")
+async def test_a_key_that_one_node_makes_or_revokes_counts_on_the_others_too() -> None:
+    postgres = await asyncio.to_thread(shared_server)
+    database = await asyncio.to_thread(postgres.database)
+    nodes = [app_on(database, ScriptedProvider(), clock=SystemClock()) for _ in range(2)]
+    async with nodes[0] as one, nodes[1] as other:
+        here = await Keyring.load(one.engine.world)
+        there = await Keyring.load(other.engine.world)
+        build(one.engine, here)
+        served = build(other.engine, there)
+        stranger = Client(served)
+        assert await _status(stranger) == 200, "nobody has made a key yet"
+        key, secret = await here.make(
+            tenant=TenantId("local"), name="first", rights=EVERY_RIGHT, expires_ms=None
+        )
+        holder = Client(served, {"authorization": f"Bearer {secret}"})
+        await _until(stranger, 401)
+        await _until(holder, 200)
+        await here.make(tenant=TenantId("local"), name="b", rights=EVERY_RIGHT, expires_ms=None)
+        await here.revoke(key.id)
+        await _until(holder, 401)
+    await asyncio.to_thread(postgres.give_back, database)
+
+
+async def _status(client: Client) -> int:
+    return (await client.get(f"{ROOT}/conversations")).status
+
+
+async def _until(client: Client, status: int) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while await _status(client) != status:  # noqa: ASYNC110 - another node tells nobody here
+            await asyncio.sleep(0.02)

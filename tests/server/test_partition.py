@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
@@ -22,10 +20,14 @@ import pytest
 
 from antiphon.client import Client
 from antiphon.core.blocks import Status
+from antiphon.core.ids import LOCAL_TENANT
+from antiphon.core.keys import USUAL_RIGHTS
 from antiphon.core.records import RunStatus
+from antiphon.engine.assembly import open_world
 from antiphon.errors import AntiphonError
 from antiphon.handles.chat import Chat
 from antiphon.handles.run import RunHandle
+from antiphon.server.principals import Keyring
 from tests.server.nodes import PATIENCE_S, Nodes, shared, shown, until
 from tests.server.stage import ROOT
 from tests.support.network import Network, networks
@@ -54,7 +56,7 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         network = request.param(
             stack, (base.hostname, base.port), ("127.0.0.1", nodes.upstream.port)
         )
-        key = await asyncio.to_thread(_new_key, nodes.database)
+        key = await _new_key(nodes.database)
         urls: dict[str, str] = {}
         clients: dict[str, Client] = {}
         for name in ("first", "second"):
@@ -67,14 +69,12 @@ async def pair(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[
         await nodes.stack.aclose()  # servers go before their network does
 
 
-def _new_key(database: str) -> str:
-    command = ("keys", "create", "--name=test", "--json", f"--db={database}")
-    done = subprocess.run(
-        [sys.executable, "-m", "antiphon", *command], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    secret: str = json.loads(done.stdout)["secret"]
-    return secret
+async def _new_key(database: str) -> str:
+    async with open_world(database) as world:
+        _, secret = await (await Keyring.load(world)).make(
+            tenant=LOCAL_TENANT, name="test", rights=USUAL_RIGHTS, expires_ms=None
+        )
+        return secret
 
 
 async def told(pair: Pair, name: str, conversation: str) -> list[tuple[int, Any]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 MAX_PROBLEM_CHARACTERS: Final = 500
 
+COMPILED: Final = 256
+"""How many schemas are kept compiled: to judge one by the rules of its draft costs milliseconds."""
+
 
 class Misfit(NamedTuple):
     """The first thing about a value that does not fit: its place, the rule, and a sentence."""
@@ -42,12 +46,11 @@ class SchemaCheck:
         digest: Digest of the schema's meaning; the spelling of its JSON does not count.
     """
 
-    __slots__ = ("_document", "_validator", "digest")
+    __slots__ = ("_meaning", "digest")
 
-    def __init__(self, document: Mapping[str, Any] | bool, schema_digest: Digest) -> None:
+    def __init__(self, meaning: str, schema_digest: Digest) -> None:
         self.digest = schema_digest
-        self._document = document
-        self._validator: Validator | None = None
+        self._meaning = meaning
 
     def problem(self, arguments: str) -> str | None:
         """Return one sentence on why `arguments` do not fit, or None where they do.
@@ -80,9 +83,7 @@ class SchemaCheck:
         from referencing.exceptions import Unresolvable
 
         try:
-            if self._validator is None:
-                self._validator = _validator(self._document)
-            error = best_match(self._validator.iter_errors(value))
+            error = best_match(_validator(self._meaning).iter_errors(value))
         except SchemaError as broken:
             return _broken(f"the schema itself is not valid: {broken.message}")
         except Unresolvable as dangling:
@@ -112,11 +113,12 @@ def compile_schema(
         document = json.loads(text)
     if not isinstance(document, Mapping | bool):
         raise InvalidInput("A tool's schema is a JSON object.", code="schema_unsupported")
-    return SchemaCheck(document, digest(key, "schema", meaning.encode()))
+    return SchemaCheck(meaning, digest(key, "schema", meaning.encode()))
 
 
-def _validator(document: Mapping[str, Any] | bool) -> Validator:
-    """Return the compiled schema.
+@lru_cache(maxsize=COMPILED)
+def _validator(meaning: str) -> Validator:
+    """Return the compiled schema, which every turn that declares it may use again.
 
     Raises:
         SchemaError: It breaks the rules of its own draft; 2020-12 where it names none.
@@ -124,8 +126,9 @@ def _validator(document: Mapping[str, Any] | bool) -> Validator:
     from jsonschema.validators import Draft202012Validator, validator_for
     from referencing import Registry
 
+    document = json.loads(meaning)
     kind = validator_for(document, default=Draft202012Validator)
-    kind.check_schema(document)  # type: ignore[arg-type]  # a boolean is a schema too, and so is any mapping
+    kind.check_schema(document)
     # An empty registry: the library's default one would fetch what a `$ref` names.
     compiled: Validator = kind(document, registry=Registry())
     return compiled
