@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import antiphon.client
-from antiphon.client import Client
+from antiphon.client import Client, Patience
 from antiphon.core.records import Run
 from antiphon.handles.run import RunHandle
 from tests.server.process import ServerProcess, server_process
@@ -73,9 +73,12 @@ class Nodes:
         """Start a server and return a client of it."""
         return await self.client((await self.serve(name)).url)
 
-    async def client(self, url: str, key: str | None = None) -> Client:
+    async def client(
+        self, url: str, key: str | None = None, patience: Patience | None = None
+    ) -> Client:
         """Return a client of the server at `url`."""
-        return await self.stack.enter_async_context(antiphon.client.open(url, key=key))
+        opened = antiphon.client.open(url, key=key, patience=patience)
+        return await self.stack.enter_async_context(opened)
 
     def signal(self, name: str, number: signal.Signals) -> None:
         os.kill(self.servers[name].process.pid, number)

@@ -12,7 +12,9 @@ had sent has been recorded. What is asked under `/NAME/v1/chat/completions` is a
 The n-th request that a rule fits takes its n-th answer, then the last one again. Pieces are
 `{"text"}`, `{"call": {"id", "name", "arguments"}}` (its arguments in two parts), `{"finish"}`,
 `{"hold": true}` (say nothing more until the client is gone), `{"until": FILE}` (until there is
-`FOLDER/NAME/FILE`), `{"cut": true}`, and `{"status", "code"}` in place of an answer. It ends when its standard input does.
+`FOLDER/NAME/FILE`), `{"pause": SECONDS}`, `{"echo": true}` (what was asked, as text), `{"cut":
+true}`, and `{"status", "code"}` in place of an answer. `"last": "*"` fits everything. It ends when its
+standard input does.
 """
 
 from __future__ import annotations
@@ -79,11 +81,11 @@ class Upstream:
         last = json.loads(body)["messages"][-1]["content"]
         script = json.loads((self._folder / name / "script.json").read_text(encoding="utf-8"))
         for rule in script:
-            if rule["last"] == last:
+            if rule["last"] in (last, "*"):
                 number = self._asked[name, last]
                 self._asked[name, last] += 1
                 found: list[dict[str, Any]] = rule["answers"][min(number, len(rule["answers"]) - 1)]
-                return found
+                return [{"text": last} if "echo" in piece else piece for piece in found]
         return [{"text": "There is no rule for this."}, {"finish": "stop"}]
 
     async def _answer(
@@ -111,6 +113,10 @@ class Upstream:
                 await writer.drain()
                 while not (self._folder / name / piece["until"]).exists():  # noqa: ASYNC110 - see above
                     await asyncio.sleep(0.02)
+                continue
+            if "pause" in piece:
+                await writer.drain()
+                await asyncio.sleep(piece["pause"])
                 continue
             if "cut" in piece:
                 await writer.drain()
