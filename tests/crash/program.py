@@ -274,21 +274,26 @@ async def _taken_over(talk: Talk) -> None:
 
 
 async def _settle(talk: Talk) -> None:
-    """Wait until no run can go on by itself."""
+    """Wait until no run can go on by itself; one may wait for a word and work on another call."""
     store, row = talk.app.engine.world.store, await talk.chat.row()
     async with asyncio.timeout(WAIT_S):
-        for run in await store.runs(row.id):
-            if run.status in OPEN:
-                async for event in (await talk.chat.run(run.id)).events():
-                    if isinstance(event, antiphon.Unknown):
-                        await _say_ended(talk, run)
-        # A run may wait for a word about one call while it works on another.
-        while CallState.EXECUTING in {  # noqa: ASYNC110 - as above
-            call.state
-            for run in await store.runs(row.id)
-            for call in await store.calls(row.id, run.id)
-        }:
+        while True:
+            runs = await store.runs(row.id)
+            for run in runs:
+                if run.status in OPEN:
+                    async for event in (await talk.chat.run(run.id)).events():
+                        if isinstance(event, antiphon.Unknown):
+                            await _say_ended(talk, run)
+            calls = [call for run in runs for call in await store.calls(row.id, run.id)]
+            if not any(_under_way(call) for call in calls):
+                return
             await asyncio.sleep(0.02)
+
+
+def _under_way(call: Call) -> bool:
+    """Say whether a call goes on without anybody's word."""
+    ours = call.runner is not Runner.CLIENT and call.approval is not Approval.NEEDED
+    return call.state is CallState.EXECUTING or (call.state is CallState.PENDING and ours)
 
 
 async def _say_ended(talk: Talk, run: Run) -> None:

@@ -26,11 +26,12 @@ from typing import Any, TypeVar
 
 from antiphon.client import Client, Patience
 from antiphon.core.blocks import Message, Role, Status
+from antiphon.core.events import Preview
 from antiphon.core.ids import RunId
 from antiphon.core.records import Run, RunStatus
 from antiphon.errors import Refused, ServerUnavailable
 from antiphon.handles.chat import Chat
-from antiphon.handles.events import Committed, Ended, Preview, Withdrawn
+from antiphon.handles.events import Committed, Ended, Withdrawn
 from antiphon.handles.run import RunHandle
 from tests.server.nodes import PATIENCE_S, Nodes, shared
 
