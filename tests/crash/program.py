@@ -35,6 +35,8 @@ from tests.crash.effects import functions
 from tests.crash.hooks import Killer, install
 
 WAIT_S: Final = 60.0
+LIFE_S: Final = 170.0
+"""How long a life may take: one that stands by lives as long as the one that is killed, too."""
 OPEN: Final = {"queued", "pending", "unknown"}
 
 
@@ -409,7 +411,7 @@ def once(config: Config) -> int:
     killer = Killer(config.kill, config.path(config.trace))
     install(killer)
     try:
-        asyncio.run(asyncio.wait_for(live(config, killer), WAIT_S))
+        asyncio.run(asyncio.wait_for(live(config, killer), LIFE_S))
     except BaseException:  # noqa: BLE001  # the last frame of a forked child
         traceback.print_exc()
         return 1

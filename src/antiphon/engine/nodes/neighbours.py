@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from antiphon.core.ids import ConversationId, NodeId, RunId
-from antiphon.core.records import RunStatus
+from antiphon.core.records import Run, RunStatus
 from antiphon.engine.nodes.relay import Relay
 from antiphon.engine.runs.startup import adopt
 from antiphon.engine.world import World
@@ -69,6 +69,8 @@ class Neighbours:
         self._looked: dict[ConversationId, int] = {}
         self._wake = asyncio.Event()
         self._swept: float | None = None
+        self._claimed: list[Run] = []
+        """Runs that are this node's now, and of which it has not yet settled what was in flight."""
         self._task: asyncio.Task[None] | None = None
         self._joining: asyncio.Task[None] | None = None
 
@@ -116,6 +118,7 @@ class Neighbours:
                 await asyncio.sleep(SWEEP_S)
             else:
                 self._swept = None
+                self._claimed.clear()  # under an epoch that counts no more
                 self.start()
                 return
 
@@ -142,8 +145,10 @@ class Neighbours:
         await self._refresh()
         world = self._world
         runs = await self._nodes.claim(world.fence, world.clock.now_ms(), AT_ONCE)
-        for conversation in await adopt(world, runs):
+        self._claimed += runs
+        for conversation in await adopt(world, self._claimed):
             self._kick(conversation)
+        self._claimed.clear()
         if len(runs) == AT_ONCE:
             self._swept = None
 

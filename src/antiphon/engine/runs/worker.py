@@ -24,7 +24,7 @@ from antiphon.core.commands import (
     ResumeRun,
     WaitRun,
 )
-from antiphon.core.dispatch import Denied, State
+from antiphon.core.dispatch import IN_FLIGHT, Denied, State
 from antiphon.core.handover import with_precis
 from antiphon.core.ids import ConversationId, MessageId, OperationId, RunId
 from antiphon.core.judging import SCHEMA_MISMATCH, asking_again
@@ -262,11 +262,29 @@ class Worker:
         elif isinstance(await settle_unknown(self._world, attempt), recovery.ConfirmEnded):
             raise _Moved
 
+    async def _still_a_dead_nodes(self, run: Run) -> bool:
+        """Say whether something of this run is in flight that a dead node has left.
+
+        The run was claimed a moment ago, and a client's word came before that was settled: who
+        claimed it does so next, and then calls.
+        """
+        world = self._world
+        if world.alone:
+            return False
+        here = (world.fence.node, world.fence.epoch)
+        if run.operation is not None:
+            attempt = (await world.store.attempts(run.operation))[-1]
+            if attempt.state in IN_FLIGHT and (attempt.node, attempt.epoch) != here:
+                return True
+        calls = await world.store.calls(run.conversation, run.id)
+        return any(c.state is CallState.EXECUTING and (c.node, c.epoch) != here for c in calls)
+
     async def _claimed(self, run: Run) -> Run | None:
         if not loop.may_go_on(run):
             return None
         if self._world.owns(run):
-            return run if run.status is RunStatus.PENDING else None
+            ready = run.status is RunStatus.PENDING and not await self._still_a_dead_nodes(run)
+            return run if ready else None
         if run.operation is not None and await is_beyond(self._world, run.operation):
             return None
         claimed = await self._world.do(
