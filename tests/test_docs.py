@@ -91,3 +91,13 @@ def test_every_neighbour_of_a_dispatch_has_an_owner_that_exists() -> None:
     for _, owners, _ in rows:
         for owner in re.findall(r"`([^`]+)`", owners):
             assert (ROOT / "src" / "antiphon" / owner).exists() or (ROOT / owner).exists(), owner
+
+
+def test_each_row_of_the_threat_model_names_a_test_that_exists() -> None:
+    rows = re.findall(
+        r"`(tests/\S+\.py)::(\S+)`", (ROOT / "docs/threat-model.md").read_text("utf-8")
+    )
+    assert len(rows) > 20
+    for path, name in rows:
+        source = (ROOT / path).read_text("utf-8")
+        assert name == "*" or f"def {name}(" in source, f"{path} has no {name}"

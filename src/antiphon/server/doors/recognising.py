@@ -51,9 +51,11 @@ async def recognised(
             continue
         try:
             row = await store.conversation(place[0])
-            await store.message(row.id, place[1])
+            message = await store.message(row.id, place[1])
         except NotFound:
             continue
+        if message.status is not Status.SUCCESS:
+            continue  # nothing was answered there, and no model sees it: the client asks anew
         at_work = row.slot is not None or await store.runs(row.id, OPEN_RUN)
         if row.deleted or row.erased_ms is not None or at_work or place[1] in row.deletions:
             continue
