@@ -14,7 +14,7 @@ from antiphon.core.records import RunStatus
 from antiphon.core.recovery import Resend
 from antiphon.engine.ports import Cut, NotSent
 from antiphon.engine.settings import Settings
-from antiphon.errors import OutcomeUnknown, ProviderFailed, RunCanceled
+from antiphon.errors import OutcomeUnknown, ProviderFailed, Refused, RunCanceled
 from antiphon.handles.events import Committed, Ended, Unknown, Withdrawn
 from tests.support.engines import app_on, talk
 from tests.support.provider import DONE, Hold, ScriptedProvider, Status, Step, chunk, says
@@ -112,6 +112,10 @@ async def test_what_may_have_been_done_is_unknown_and_never_sent_again_by_itself
         run = await chat.send("Hello")
         with pytest.raises(OutcomeUnknown):
             await run.result()
+        (unknown,) = [e async for e in run.events() if isinstance(e, Unknown)]
+        (attempt,) = (await run.explain()).operations[0].attempts
+        assert unknown.code == attempt.error_code
+        assert unknown.code
         assert len(provider.requests) == 1
         assert [m.status for m in await chat.tree()] == ["error"]
         assert (await chat.row()).active_operation is None
@@ -189,9 +193,9 @@ async def test_an_illegal_line_is_refused_before_anything_is_recorded_as_sent(db
     async with app_on(db, provider) as app:
         chat = await app.create()
         run = await chat.send([Audio(data="AAAA", format="ogg-unheard-of"), Refusal(text="no")])
-        with pytest.raises(ProviderFailed) as caught:
+        with pytest.raises(Refused, match="Nothing was sent") as caught:
             await run.result()
-        assert caught.value.code in ("block_not_allowed", "malformed_item")
+        assert (caught.value.code, caught.value.exit_code) == ("malformed_item", 3)
         assert (await run.explain()).operations == ()
         assert provider.requests == []
 

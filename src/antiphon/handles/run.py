@@ -8,9 +8,11 @@ from antiphon.core import events
 from antiphon.core.asking import Output
 from antiphon.core.blocks import Message, Text
 from antiphon.core.deltas import Channel
+from antiphon.core.dispatch import State
 from antiphon.core.events import CaughtUp, Durable, Preview
 from antiphon.core.explanation import Explanation, PlanTold
 from antiphon.core.ids import RunId
+from antiphon.core.reasons import REASONS
 from antiphon.core.records import TERMINAL_CALL, Call, CallState, Run, RunStatus
 from antiphon.errors import AntiphonError, OutcomeUnknown, ProviderFailed, Refused, RunCanceled
 from antiphon.handles.backend import Backend
@@ -120,6 +122,7 @@ class RunHandle:
         Raises:
             OutcomeUnknown: Nobody knows what the provider did; it was not asked again.
             ProviderFailed: It said no, or what it said may not be committed.
+            Refused: A rule forbids the request, and it was not sent; the code is the rule's.
             RunCanceled: Somebody canceled the run.
         """
         answer: Message | None = None
@@ -139,10 +142,21 @@ class RunHandle:
                 case Ended(status=RunStatus.SUCCESS) if answer is not None:
                     return answer
                 case Ended(status=status, code=code):
-                    raise run_error(self.id, status, code)
+                    raise await self.failure(status, code)
                 case _:
                     pass
         raise run_error(self.id, RunStatus.ERROR, "internal_error")
+
+    async def failure(self, status: RunStatus, code: str | None) -> AntiphonError:
+        """Return the error of an end with this status and code, for whoever wanted its answer."""
+        if code is not None and code in REASONS and not await self._was_sent():
+            return Refused(f"Nothing was sent. {REASONS[code].rule}", code=code, at=self.id)
+        return run_error(self.id, status, code)
+
+    async def _was_sent(self) -> bool:
+        """Return whether the step in which it ended had anything sent."""
+        operations = (await self.explain()).operations
+        return bool(operations) and operations[-1].attempts[-1].state is not State.COMMITTED
 
     async def answer(self, outputs: Mapping[str, str | Output]) -> RunHandle:
         """Bring the results of all its open calls, each once; events go on from here."""

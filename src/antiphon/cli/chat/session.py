@@ -13,8 +13,6 @@ from antiphon.cli.view.text import clip, one_line, screen_width, short
 from antiphon.cli.view.tree import SPEAKERS, Tree, conversation_list, first_words, gist
 from antiphon.core.asking import Ask, Output
 from antiphon.core.blocks import Message, Role, Status
-from antiphon.core.dispatch import State
-from antiphon.core.findings import GRAPH_CODES, PROFILE_CODES
 from antiphon.core.ids import MessageId
 from antiphon.core.records import OPEN_RUN, Conversation, Run, RunStatus
 from antiphon.engine.edge.clock import SystemClock
@@ -22,14 +20,12 @@ from antiphon.engine.models import REHEARSAL
 from antiphon.errors import InvalidInput, NotFound, Refused
 from antiphon.handles.chat import Chat, Conversations
 from antiphon.handles.events import CallsWaiting, Committed, Ended
-from antiphon.handles.run import RunHandle, run_error
+from antiphon.handles.run import RunHandle
 
 RECENT: Final = 6
 """How many messages of a line are shown when it is taken up again."""
 
 _UNANSWERED: Final = OPEN_RUN | {RunStatus.ERROR}
-
-_CODES: Final = frozenset((*GRAPH_CODES, *PROFILE_CODES))
 
 
 class Session:
@@ -298,14 +294,7 @@ class Session:
     async def _exit_code(self, run: RunHandle, event: Ended) -> int:
         if event.status is RunStatus.SUCCESS:
             return 0
-        if event.code in _CODES and not await self._was_sent(run):
-            return Refused.exit_code
-        return run_error(run.id, event.status, event.code).exit_code
-
-    async def _was_sent(self, run: RunHandle) -> bool:
-        """Whether the step in which the run ended had anything sent."""
-        operations = (await run.explain()).operations
-        return bool(operations) and operations[-1].attempts[-1].state is not State.COMMITTED
+        return (await run.failure(event.status, event.code)).exit_code
 
     # What a line offers.
 

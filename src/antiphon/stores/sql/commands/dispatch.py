@@ -317,4 +317,5 @@ def give_status(tx: Transaction, attempt: AttemptRow, status: RunStatus) -> list
     if not run.open or run.status == status:
         return []
     tx.change_run(run, status=status)
-    return [RunChanged(run=run.id, status=status)]
+    code = attempt.error_code if status is RunStatus.UNKNOWN else None
+    return [RunChanged(run=run.id, status=status, code=code)]
