@@ -155,3 +155,9 @@ def test_what_only_steers_the_provider_costs_nothing() -> None:
     assert weigh_ending(b"]}", words).total == 0
     closing = b'],"toolConfig":{"tools":["a b"]}}'
     assert weigh_ending(closing, words).tool_guidance == 2
+
+
+@pytest.mark.parametrize("option", ["text", "generationConfig", "generation_config"])
+def test_an_option_of_another_form_than_expected_weighs_nothing(option: str) -> None:
+    head = json.dumps({option: "a text", "messages": []}).removesuffix("]}").encode()
+    assert weigh_head(head, Words()).total == 0

@@ -451,3 +451,12 @@ def test_every_profile_has_a_home_and_is_documented() -> None:
     page = DOCS.read_text("utf-8")
     assert tuple(HOMES) == KNOWN
     assert all(f"| `{profile}` |" in page for profile in KNOWN)
+
+
+def test_a_variable_that_is_no_text_is_refused_at_its_place() -> None:
+    with pytest.raises(InvalidInput) as caught:
+        Settings.load(env={"ANTIPHON_RESEND_AFTER_UNKNOWN": "\udcff"})
+    assert (caught.value.code, caught.value.at) == (
+        "invalid_setting",
+        "ANTIPHON_RESEND_AFTER_UNKNOWN",
+    )

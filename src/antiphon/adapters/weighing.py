@@ -94,7 +94,7 @@ def _of_members(members: dict[str, Any], counter: Counter) -> Weight:
             system += counter.count(texts)
         elif name in TOOLS and value:
             tools += counter.count([_encode(value).decode()])
-        elif name in ("text", "generationConfig", "generation_config") and value:
+        elif name in ("text", "generationConfig", "generation_config") and isinstance(value, dict):
             forms = {key: held for key, held in value.items() if "ormat" in key or "chema" in key}
             tools += counter.count([_encode(forms).decode()]) if forms else 0
     return Weight(system_policy=system, tool_guidance=tools)

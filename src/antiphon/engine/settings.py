@@ -327,6 +327,8 @@ def _checked(name: str, value: object, place: str, *, text: bool = False) -> obj
         return msgspec.convert(value, KINDS[name], strict=not text)
     except msgspec.ValidationError as error:
         message = f"{error}. {sentence(name)}"
+    except UnicodeEncodeError:  # bytes of the environment that are no text
+        message = f"It holds bytes that are not UTF-8. {sentence(name)}"
     raise _bad(place, message)
 
 
