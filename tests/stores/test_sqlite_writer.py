@@ -15,6 +15,7 @@ import pytest
 
 from antiphon.core.commands import AddMessages, SetTitle
 from antiphon.core.dispatch import Condition, Denied, State
+from antiphon.core.ids import ConversationId
 from antiphon.core.records import Attempt, StoredEvent
 from antiphon.errors import InternalError, InvalidInput, NotDurable, StoreError
 from antiphon.stores.sql import conditions
@@ -170,6 +171,37 @@ def misspelled(tx: Transaction) -> None:
     tx.execute("SELECT nothing FROM nowhere")
 
 
+def titled(tx: Transaction, title: str) -> None:
+    c = tx.conversation(ConversationId("c"))
+    tx.change_conversation(c.number, title=title)
+
+
+async def test_a_row_that_several_requests_change_is_written_once(bench: Bench) -> None:
+    def born(tx: Transaction) -> None:
+        tx.execute("INSERT INTO tenant (id, digest_key) VALUES ('t', x'00')")
+        tx.execute(
+            "INSERT INTO session (place, id, active, created_ms) VALUES (4294967297, 's', 1, 0)"
+        )
+        tx.execute(
+            "INSERT INTO conversation (number, id, tenant, session, created_ms, updated_ms) "
+            "VALUES (1, 'c', 't', 4294967297, 0, 0)"
+        )
+
+    await bench.put(born)
+    (connection,) = bench.opened
+    connection.statements.clear()
+    await bench.together(*(partial(titled, title=str(n)) for n in range(5)))
+    assert connection.statements.count("UPDATE conversation SET title = ? WHERE number = ?") == 1
+    assert "SAVEPOINT request" not in connection.statements
+    # Where one of them is undone, those around it are kept apart from it.
+    results = await bench.together(partial(titled, title="x"), denied, partial(titled, title="y"))
+    assert results == [None, Denied("because"), None]
+    assert connection.statements.count("SAVEPOINT request") == 3
+    with REAL_CONNECT(bench.path) as db:
+        assert db.execute("SELECT title FROM conversation").fetchall() == [("y",)]
+    db.close()
+
+
 @pytest.mark.parametrize("alone", [False, True], ids=["in_company", "alone"])
 async def test_a_request_that_fails_leaves_no_trace_and_the_others_go_on(
     bench: Bench, alone: bool
@@ -205,8 +237,9 @@ async def test_where_the_transaction_fails_all_of_the_batch_is_known_not_to_be_k
         works: list[Callable[[Transaction], Any]] = [partial(note, word="x"), plant]
         results = await bench.together(*works, partial(note, word="y"))
     else:
+        # Savepoints are for batches of which a part is to be undone.
         results = await bench.together(
-            partial(note, word="x"), partial(note, word="y"), first=plant
+            partial(note, word="x"), denied, partial(note, word="y"), first=plant
         )
     assert {type(result) for result in results} == {NotDurable}
     assert await asyncio.to_thread(bench.kept) == ["before"]

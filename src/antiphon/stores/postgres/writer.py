@@ -326,7 +326,8 @@ class _Savepoints:
         if not alone:
             self._db.script(_SAVE, later=True)
 
-    def settle(self) -> None:
+    def settle(self, tx: Transaction, *, alone: bool) -> None:
+        tx.flush()
         if not self._db.foresees:
             self._db.settle()
 

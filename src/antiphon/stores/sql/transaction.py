@@ -1,4 +1,4 @@
-"""What a command's function works with: the writer's connection, inside one savepoint.
+"""What a command's function works with: the writer's connection, inside a transaction.
 
 Nothing here commits or rolls back; that is the writer's part. A function that answers
 `Denied` has everything undone that it did, except what it passed to `note_late`.
@@ -7,7 +7,7 @@ Nothing here commits or rolls back; that is the writer's part. A function that a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -44,6 +44,9 @@ from antiphon.stores.sql.rows import (
 )
 from antiphon.stores.sql.statements import Parameters, Statements
 
+EVENTS: Final = 16
+"""How many events one statement writes at most: so its texts are few, and each is prepared once."""
+
 
 class Settled(NamedTuple):
     """A pending message that has got its one status."""
@@ -70,7 +73,7 @@ class Transaction:
     """One unit of work on the writer's connection.
 
     Rows that are at work are read once and then known; the changes of a conversation's row and
-    its events are written together, by `flush`, before anything reads them.
+    its events are held until something may compare them, or the requests that made them end.
     """
 
     def __init__(
@@ -84,10 +87,10 @@ class Transaction:
         self._new_key = new_key
         self._knowledge = knowledge or Knowledge()
         self._fence = fence  # current to the transaction's end
-        self._used: set[int] = set()
+        self._used: dict[int, Known] = {}
         self.rewritten: set[int] = set()
         self._dirty: dict[int, dict[str, object]] = {}
-        self._untold: list[object] = []
+        self._untold: list[tuple[int, int, bytes]] = []
         self.events: list[StoredEvent] = []
         self.late: list[Quarantine] = []
         self.touched: set[ConversationId] = set()
@@ -124,26 +127,35 @@ class Transaction:
 
     # Requests.
 
-    def begin(self) -> None:
-        """Begin a request."""
-        self._used.clear()
-
     def flush(self) -> None:
         """Write what was changed in conversations' rows, and the events that were told."""
-        for number, values in self._dirty.items():
+        for number in list(self._dirty):
+            self.write_conversation(number)
+        for first in range(0, len(self._untold), EVENTS):
+            told = self._untold[first : first + EVENTS]
+            self.execute(
+                "INSERT INTO event (place, at_ms, data) VALUES "
+                + ", ".join(["(?, ?, ?)"] * len(told)),
+                [value for event in told for value in event],
+            )
+        self._untold.clear()
+
+    def write_conversation(self, number: int) -> None:
+        """Write what was changed in a conversation's row: something is about to compare it."""
+        values = self._dirty.pop(number, None)
+        if values:
             self._update("conversation", "number", number, values)
             self.rewritten.add(number)
-        self._dirty.clear()
-        if self._untold:
-            rows = ", ".join(["(?, ?, ?)"] * (len(self._untold) // 3))
-            self.execute(f"INSERT INTO event (place, at_ms, data) VALUES {rows}", self._untold)
-            self._untold.clear()
 
     def undo(self) -> None:
-        """Forget what a request did and learned; the writer undoes it in the database."""
+        """Forget what was done since the last flush; the writer undoes it in the database.
+
+        All that was learned is forgotten with it: what is as true as it was is read again.
+        """
         for number in self._used:
             self._knowledge.forget(number)
-        self.rewritten -= self._used
+        self.rewritten -= self._used.keys()
+        self._used.clear()
         self._knowledge.keys.clear()
         self._dirty.clear()
         self._untold.clear()
@@ -165,23 +177,23 @@ class Transaction:
         """Return the conversation's row, or None where there is none."""
         known = self._knowledge.of(conversation)
         if known is not None:
-            self._used.add(known.row.number)
+            self._used[known.row.number] = known
             return known.row
         row = self.one(CONVERSATION + "WHERE c.id = ?", (conversation,))
         return None if row is None else self._learn(row).row
 
     def _known(self, number: int) -> Known:
-        self._used.add(number)
-        known = self._knowledge.at(number)
+        known = self._used.get(number) or self._knowledge.at(number)
         if known is None:
             row = self.one(CONVERSATION + "WHERE c.number = ?", (number,))
             assert row is not None
-            known = self._learn(row)
+            return self._learn(row)
+        self._used[number] = known
         return known
 
     def _learn(self, row: tuple[Any, ...]) -> Known:
         known = self._knowledge.learn(ConversationRow._make(row))
-        self._used.add(known.row.number)
+        self._used[known.row.number] = known
         return known
 
     def row(self, number: int) -> ConversationRow:
@@ -221,6 +233,7 @@ class Transaction:
     def forget_conversation(self, number: int) -> None:
         """Forget a conversation that was taken away."""
         self._knowledge.forget(number)
+        self._used.pop(number, None)
         self._dirty.pop(number, None)
 
     def deletions(self, number: int) -> frozenset[MessageId]:
@@ -349,7 +362,7 @@ class Transaction:
         """Return the newest attempt of an operation. Raises `NotFound`."""
         known = self._knowledge.of(conversation)
         if known is not None and operation in known.attempts:
-            self._used.add(known.row.number)
+            self._used[known.row.number] = known
             return known.attempts[operation]
         row = self.one(
             ATTEMPT + "WHERE m.operation = ? AND c.id = ? ORDER BY a.number DESC LIMIT 1",
@@ -547,7 +560,7 @@ class Transaction:
         for event in events:
             seq += 1
             data = encode_event(event)
-            self._untold += (place(number, seq), command.now_ms, data)
+            self._untold.append((place(number, seq), command.now_ms, data))
             self.events.append(
                 StoredEvent(
                     conversation=command.conversation,

@@ -122,7 +122,9 @@ def move(
     Raises:
         IllegalTransition: The table has no row for this state and event.
     """
-    tx.flush()  # the conditions compare what stands in the database
+    tx.write_conversation(
+        conversation_of(attempt.manifest)
+    )  # the conditions compare what stands in the database
     table = (QUESTION_ROWS if attempt.beside else ROWS)[event]
     rows = [row for row in table if attempt.state in row.sources]
     for row in rows:
@@ -160,7 +162,7 @@ def begin(tx: Transaction, unborn: AttemptRow, claim: Claim) -> AttemptRow | Den
 
     `unborn` says what its manifest says; the attempt's own columns come from the database.
     """
-    tx.flush()
+    tx.write_conversation(conversation_of(unborn.manifest))
     (row,) = (QUESTION_ROWS if unborn.beside else ROWS)[Event.PREPARE]
     if tx.took(insert_first(row), claim.parameters(unborn)):
         return tx.keep_attempt(unborn.born(1, row.target, claim.now_ms))
@@ -180,7 +182,7 @@ def begin(tx: Transaction, unborn: AttemptRow, claim: Claim) -> AttemptRow | Den
 
 def again(tx: Transaction, attempt: AttemptRow, claim: Claim) -> AttemptRow | Denied:
     """Row 15: add the next attempt; the failed one stays as it is."""
-    tx.flush()
+    tx.write_conversation(conversation_of(attempt.manifest))
     (row,) = ROWS[Event.RETRY]
     if tx.took(insert_next(row), claim.parameters(attempt)):
         return tx.keep_attempt(attempt.born(attempt.number + 1, row.target, claim.now_ms))

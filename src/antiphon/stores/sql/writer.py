@@ -1,7 +1,7 @@
 """A thread that carries out commands: one commit for all that waits, each request apart.
 
-While a commit is being flushed, requests gather; the next transaction takes them all, each in a
-savepoint of its own, so that one that fails leaves no trace and the others go on. Only after the
+While a commit is being flushed, requests gather; the next transaction takes them all. One that
+fails leaves no trace, and the others go on. Only after the
 commit does any caller hear of its result. The flush before is the window in which a batch
 gathers. Only requests that nobody waits for (`submit`) know a timer: they are held for a moment,
 to ride along with the next that comes.
@@ -57,6 +57,10 @@ class BatchLost(Exception):
     """The transaction of the whole batch is gone; nothing of it was kept."""
 
 
+class Apart(Exception):
+    """A request is to be undone: its batch is carried out again, each request apart."""
+
+
 class Savepoints(Protocol):
     """What a connection does so that one request of a batch can be undone."""
 
@@ -64,10 +68,14 @@ class Savepoints(Protocol):
         """Begin a request; one that is `alone` in its transaction needs no savepoint."""
 
     def undo(self, *, alone: bool) -> None:
-        """Undo the request in the database; its transaction goes on, empty where `alone`."""
+        """Undo the request in the database; its transaction goes on, empty where `alone`.
 
-    def settle(self) -> None:
-        """See to it that the database has judged all that the request did."""
+        Raises:
+            Apart: It cannot be undone without those before it.
+        """
+
+    def settle(self, tx: Transaction, *, alone: bool) -> None:
+        """See to it that the database has judged all that the request did, or will in time."""
 
     def release(self, *, alone: bool) -> None:
         """End the request, whatever became of it."""
@@ -85,18 +93,17 @@ def carry_out(connection: Savepoints, tx: Transaction, request: Request, *, alon
     """Do one request's work and undo it where it fails, and nothing else.
 
     Raises:
+        Apart: It is to be undone, and cannot be without those before it.
         BatchLost: The database has given up the whole transaction.
         Outrun: Another node was first with something: all is to be done anew.
     """
     told, changed = len(tx.events), len(tx.messages)
     outcome = Outcome(request)
     connection.savepoint(alone=alone)
-    tx.begin()
     try:
         outcome.result = request.work(tx)
         if not isinstance(outcome.result, Denied):
-            tx.flush()
-            connection.settle()
+            connection.settle(tx, alone=alone)
     except AntiphonError as error:
         outcome.error = error
     except Outrun:

@@ -19,6 +19,7 @@ from antiphon.stores.sql.recent import News, news_of
 from antiphon.stores.sql.transaction import Erased, Transaction
 from antiphon.stores.sql.writer import (
     LINGER_S,
+    Apart,
     BatchLost,
     BatchWriter,
     Outcome,
@@ -66,11 +67,10 @@ class Writer(BatchWriter):
     def _commit(self, batch: list[Request]) -> tuple[News, list[Outcome]]:
         try:
             connection = self._opened()
-            connection.execute("BEGIN IMMEDIATE")
-            tx = Transaction(SqliteStatements(connection), self._new_key, self._knowledge)
-            alone = len(batch) == 1
-            savepoints = _Savepoints(connection)
-            outcomes = [carry_out(savepoints, tx, request, alone=alone) for request in batch]
+            try:
+                tx, outcomes = self._carried_out(connection, batch, apart=False)
+            except Apart:
+                tx, outcomes = self._carried_out(connection, batch, apart=True)
             news = news_of(tx)
             connection.execute("COMMIT")
             self._knowledge.trim()
@@ -81,6 +81,28 @@ class Writer(BatchWriter):
             self._recover()
             return News(), [Outcome(request, error=lost) for request in batch]
         return news, outcomes
+
+    def _carried_out(
+        self, connection: sqlite3.Connection, batch: list[Request], *, apart: bool
+    ) -> tuple[Transaction, list[Outcome]]:
+        """Carry out a batch in a transaction that is still to be committed.
+
+        Raises:
+            Apart: A request is to be undone, and was not carried out apart from the others. Nothing
+                of the batch is left.
+        """
+        connection.execute("BEGIN IMMEDIATE")
+        tx = Transaction(SqliteStatements(connection), self._new_key, self._knowledge)
+        requests = _Requests(connection, apart=apart)
+        try:
+            alone = len(batch) == 1
+            outcomes = [carry_out(requests, tx, request, alone=alone) for request in batch]
+            requests.end(tx)
+        except Apart:
+            tx.undo()
+            connection.execute("ROLLBACK")
+            raise
+        return tx, outcomes
 
     def _note_erased(self, news: News) -> None:
         """See to it that what was erased is in the log no longer."""
@@ -126,29 +148,45 @@ class Writer(BatchWriter):
             self._connection = None
 
 
-class _Savepoints:
-    """Requests within a transaction of SQLite."""
+class _Requests:
+    """Requests within a transaction of SQLite.
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    `apart` each has a savepoint of its own, and what it changes is written before the next. That is
+    for the few batches in which one is to be undone; in all others a row that several of them
+    change is written once.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, *, apart: bool) -> None:
         self._connection = connection
+        self._apart = apart
 
     def savepoint(self, *, alone: bool) -> None:
-        if not alone:
+        if self._apart and not alone:
             self._connection.execute("SAVEPOINT request")
 
     def undo(self, *, alone: bool) -> None:
         if alone:
             self._connection.execute("ROLLBACK")
             self._connection.execute("BEGIN IMMEDIATE")
-        else:
+        elif self._apart:
             self._connection.execute("ROLLBACK TO request")
+        else:
+            raise Apart
 
-    def settle(self) -> None:
-        """Every statement was judged as it was carried out."""
+    def settle(self, tx: Transaction, *, alone: bool) -> None:
+        if self._apart or alone:
+            tx.flush()
 
     def release(self, *, alone: bool) -> None:
-        if not alone:
+        if self._apart and not alone:
             self._connection.execute("RELEASE request")
+
+    def end(self, tx: Transaction) -> None:
+        """Write what is held still. Raises `Apart`: one of the requests may not be kept."""
+        try:
+            tx.flush()
+        except sqlite3.IntegrityError:
+            raise Apart from None
 
     def judge(self, error: Exception) -> Denied | AntiphonError | None:
         match error:

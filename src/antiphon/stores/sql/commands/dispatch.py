@@ -173,7 +173,7 @@ def extend_deadline(tx: Transaction, command: ExtendDeadline) -> Attempt | Denie
     if attempt.state not in IN_FLIGHT:
         return Denied("state")
     claim = Claim(now_ms=command.now_ms, fence=command.fence, generation=command.generation)
-    tx.flush()
+    tx.write_conversation(conversation_of(attempt.manifest))
     known = facts(tx, attempt, claim)
     for condition in (Condition.GENERATION, Condition.OWNER, Condition.BEFORE_DEADLINE):
         if not PREDICATES[condition](known):
