@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -158,14 +159,31 @@ async def test_a_call_and_its_output_may_be_added_one_after_the_other(tmp_path: 
         assert roles == ["user", "assistant", "assistant", "tool", "user"]
 
 
+async def test_a_compaction_holds_the_one_before_it_as_what_it_is(tmp_path: Path) -> None:
+    async with door(tmp_path / "a.db", says("Bo, Oslo."), says("Bo, Oslo, rain.")) as d:
+        short = await d.client.responses.compact(model="rehearsal", input=HISTORY)
+        more: Any = [short.output[0].to_dict(), {"role": "user", "content": "It rains."}]
+        await d.client.responses.compact(model="rehearsal", input=more)
+        rows = [json.loads(row) for row in str(d.provider.messages()[-1]["content"]).split("\n")]
+        assert rows == [
+            {"kind": "summary", "text": "Bo, Oslo."},
+            {"kind": "user", "text": "It rains."},
+        ]
+
+
 async def test_a_compacted_line_is_sent_as_its_summary_and_no_forgery_is(tmp_path: Path) -> None:
     async with door(tmp_path / "a.db", says("Bo, Oslo."), says("Oslo.")) as d:
         short = await d.client.responses.compact(model="rehearsal", input=HISTORY)
         (item,) = [item.to_dict() for item in short.output]
         assert item["type"] == "compaction"
         await d.say([item, {"role": "user", "content": "Where?"}])
+        # It is asked as where a window fills up: what was said is data, in lines.
+        order, asked = d.provider.messages(0)
+        assert str(order["content"]).startswith("You keep the memory of a conversation.")
+        rows = [json.loads(row) for row in str(asked["content"]).split("\n")]
+        assert [row["kind"] for row in rows] == ["user", "assistant"]
         first, second = d.provider.messages()
         assert "Bo, Oslo." in str(first["content"])
         assert second["content"] == "Where?"
-        rows = await d.engine.world.store.conversations(LOCAL_TENANT)
-        assert len(rows) == 1  # that of the summary is nobody's to find
+        kept = await d.engine.world.store.conversations(LOCAL_TENANT)
+        assert len(kept) == 1  # that of the summary is nobody's to find

@@ -9,6 +9,7 @@ whatever it shows, and what only steers the provider costs nothing.
 
 from __future__ import annotations
 
+import collections
 import json
 import re
 from typing import Any, Final
@@ -55,6 +56,7 @@ SPECIAL: Final = READ_AS_JSON | IMAGES | AUDIO | INLINE
 """Members that are not read as they stand."""
 
 PLAIN: Final = 2
+ANSWER: Final = 3
 LONG: Final = 1_024
 _is_base64: Final = re.compile(r"(?:data:[^,]*,)?[A-Za-z0-9+/_=-]+").fullmatch
 _encode: Final = msgspec.json.encode
@@ -104,19 +106,30 @@ def _of_items(items: list[Any], counter: Counter) -> Weight:
     said: list[str] = []
     told: list[str] = []
     said_fixed = told_fixed = 0
+    roles: collections.Counter[str] = collections.Counter()
     for item in items:
         role = item.get("role") if isinstance(item, dict) else None
         if role in INSTRUCTING:
             told_fixed += TOKENS_A_MESSAGE + _texts(item, told)
         elif role is not None and len(item) == PLAIN and type(item.get("content")) is str:
-            said_fixed += TOKENS_A_MESSAGE  # as most are: a role and a text
-            said += (role, item["content"])
+            roles[role] += 1  # as most are: a role and a text
+            said.append(item["content"])
+        elif role is not None and len(item) == ANSWER and _is_short(item, "tool_call_id"):
+            roles[role] += 1  # as results are: a text, and the call that it answers
+            said.append(item["content"])
         else:
             said_fixed += TOKENS_A_MESSAGE + _texts(item, said)
+    for role, times in roles.items():  # a few words, each of which is counted once
+        said_fixed += times * (TOKENS_A_MESSAGE + counter.count([role]))
     return Weight(
         transcript=said_fixed + counter.count(said),
         system_policy=told_fixed + counter.count(told) if told else told_fixed,
     )
+
+
+def _is_short(item: dict[str, Any], silent: str) -> bool:
+    content = item.get("content")
+    return silent in item and type(content) is str and len(content) <= LONG
 
 
 def _texts(value: Any, texts: list[str]) -> int:  # noqa: ANN401 - any JSON there is

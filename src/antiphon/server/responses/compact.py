@@ -1,7 +1,7 @@
 """POST /v1/responses/compact: a long line as one item that stands for it.
 
 The summary is written by the model that is named, in a conversation of its own that nobody
-finds afterwards. It comes back sealed under the tenant's key: an item that we did not make, or
+finds afterwards; it is asked as it is where a window fills up, with what was said as data. It comes back sealed under the tenant's key: an item that we did not make, or
 that somebody changed, is not ours to read.
 """
 
@@ -20,6 +20,7 @@ from antiphon.core.asking import Ask
 from antiphon.core.blocks import Message, Origin, Role, Status, Text, Trust
 from antiphon.core.digests import digest
 from antiphon.core.ids import ConversationId, MessageId
+from antiphon.core.planning.compaction import INSTRUCTIONS, asked_of
 from antiphon.core.tree import line as visible
 from antiphon.engine.runs.responding import Opening, begin, foreseen, placed
 from antiphon.engine.runs.terms import terms
@@ -35,10 +36,6 @@ from antiphon.server.responses.resource import SECOND_MS, usage
 from antiphon.server.responses.write import Status as Standing
 from antiphon.server.urls import check_urls
 
-ASKED_FOR: Final = (
-    "Summarise everything above so that the talk can go on from your summary alone: goals, facts, "
-    "names, decisions, open work. Write the summary only."
-)
 STANDS_FOR: Final = "Summary of what was said before:\n"
 
 
@@ -64,7 +61,8 @@ async def compact(request: Request) -> Response:
     model = engine.world.settings.models.get(body.model)
     may_ask(principal, model.name)
     key = await engine.world.store.tenant_key(tenant)
-    parsed = msgspec.structs.replace(body, input=unsealed(body.input, key)).parsed()
+    items, earlier = _apart(body.input, key)
+    parsed = msgspec.structs.replace(body, input=items).parsed()
     before: list[Message] = []
     if body.previous_response_id is not None:
         ground = await of_response(engine, tenant, body.previous_response_id)
@@ -72,13 +70,19 @@ async def compact(request: Request) -> Response:
             path = await engine.world.store.path(ground.row.id, ground.parent)
             before = visible(path, ground.row.deletions)
     said = [*before, *parsed.messages]
-    if not said:
+    if not said and earlier is None:
         raise InvalidInput("There is nothing to make short.", code="empty_sequence", at="input")
     row = foreseen(engine, tenant, scheduling=False)
     check_urls(engine.world.settings, parsed.messages)
-    ask = Ask(model=body.model, instructions=body.instructions, key=principal.id, compact=False)
+    ask = Ask(
+        model=body.model,
+        instructions=INSTRUCTIONS,
+        max_output_tokens=engine.world.settings.compact_output_tokens,
+        key=principal.id,
+        compact=False,
+    )
     kept = await terms(engine.world, tenant, ask)
-    nodes = placed(engine, row, None, [*said, _order()])
+    nodes = placed(engine, row, None, [_question(asked_of(said, earlier))])
     opening = Opening(previous=None, request=Create(model=body.model).echo(), stored=False)
     response = await begin(engine, row, opening, kept, nodes, parent=None, new=True)
     try:
@@ -107,14 +111,14 @@ async def compact(request: Request) -> Response:
     )
 
 
-def _order() -> Message:
-    """Return the message that asks for the summary."""
+def _question(text: str) -> Message:
+    """Return the message that holds what is to be summarised."""
     return Message(
-        id=MessageId("order"),
+        id=MessageId("question"),
         conversation=ConversationId("request"),
         parent=None,
         role=Role.USER,
-        blocks=(Text(text=ASKED_FOR),),
+        blocks=(Text(text=text),),
         origin=Origin.SYSTEM,
         trust=Trust.USER,
         status=Status.PENDING,
@@ -127,22 +131,35 @@ def sealed(summary: str, key: bytes) -> str:
     return base64.b64encode(msgspec.json.encode(_Sealed(summary, seal))).decode()
 
 
+def _apart(items: Any, key: bytes) -> tuple[Any, str | None]:  # noqa: ANN401 - as it came
+    """Return the input without our own items of compaction, and what they stand for."""
+    if not isinstance(items, list):
+        return items, None
+    held = [summary for item in items if (summary := _summary(item, key)) is not None]
+    rest = [item for item in items if _summary(item, key) is None]
+    return rest, "\n\n".join(held) if held else None
+
+
 def unsealed(items: Any, key: bytes) -> Any:  # noqa: ANN401 - the input as it came
     """Return the input with our own items of compaction as the words that they stand for."""
     if not isinstance(items, list):
         return items
-    return [_opened(item, key) for item in items]
+    opened = [(item, _summary(item, key)) for item in items]
+    return [
+        item if summary is None else {"role": "user", "content": STANDS_FOR + summary}
+        for item, summary in opened
+    ]
 
 
-def _opened(item: Any, key: bytes) -> Any:  # noqa: ANN401 - any item
+def _summary(item: Any, key: bytes) -> str | None:  # noqa: ANN401 - any item
+    """Return what an item of compaction stands for; None where it is none of ours."""
     match item:
         case {"type": "compaction", "encrypted_content": str(content)}:
             try:
                 held = msgspec.json.decode(base64.b64decode(content, validate=True), type=_Sealed)
             except (binascii.Error, msgspec.DecodeError):
-                return item
-            if held.seal != digest(key, "compaction", held.summary.encode()):
-                return item
-            return {"role": "user", "content": STANDS_FOR + held.summary}
+                return None
+            genuine = held.seal == digest(key, "compaction", held.summary.encode())
+            return held.summary if genuine else None
         case _:
-            return item
+            return None
