@@ -63,6 +63,7 @@ soak: .venv/dev.stamp .venv/project.stamp  ## Run for long under faults, watchin
 	@$(BIN)/python -m tests.simulation --seeds 100000 --minutes 5 $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.server.history $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.engine.long_talk
+	@$(BIN)/python -m tests.server.cluster $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python tests/soak.py $(ARGS)
 
 fuzz: .venv/dev.stamp .venv/project.stamp  ## Feed damaged streams and histories until told to stop

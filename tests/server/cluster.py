@@ -162,7 +162,7 @@ class Cluster:
                     pass
             if told.ended is None and (await run.row()).status is RunStatus.UNKNOWN:
                 self.did["unknown"] += 1
-                await run.cancel("a person")
+                await run.cancel("operator")
                 told.canceled = True
 
     async def cancel(self) -> None:
