@@ -1,6 +1,7 @@
 """Histories that people bring, legal and illegal, in every dialect: verdict, first reason and place.
 
-What is expected was written down from the providers' rules, request by request, in `histories.json`.
+What is expected stands in `histories.json`, from the providers' rules where they decide it. For some
+the rules leave the first reason or its exact place open: there it holds still what we answer.
 """
 
 from __future__ import annotations
