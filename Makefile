@@ -20,7 +20,7 @@ run: .venv/runtime.stamp .venv/project.stamp  ## Serve conversations here and no
 	@exec $(BIN)/antiphon $(if $(ARGS),$(ARGS),serve)
 
 test: .venv/dev.stamp .venv/project.stamp  ## Run the tests (ARGS="-k stream" to choose)
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 check: .venv/dev.stamp .venv/project.stamp  ## Format, lint, types, direction of imports, generated files
 	@echo "format"; $(BIN)/ruff format --check --quiet . || { echo "run: .venv/bin/ruff format ."; exit 1; }
