@@ -123,7 +123,7 @@ async def lived(db: Path, conversation: ConversationId, model: Model, life: Life
             await asyncio.sleep(0.001)
             if sending.done() and not acknowledged:
                 acknowledged = True
-            if life.dead or (sending.done() and not app.engine._tasks):
+            if life.dead or (sending.done() and not app.engine._workers._tasks):
                 break
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)

@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import (
-    AsyncGenerator,
-    Awaitable,
-    Callable,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from antiphon.core.asking import Ask, Output
@@ -61,23 +50,22 @@ from antiphon.core.records import (
 from antiphon.core.rollout import Rollout
 from antiphon.core.tree import line as visible
 from antiphon.core.tree import with_results
-from antiphon.engine.dispatch.dispatcher import Dispatcher
 from antiphon.engine.dispatch.overdue import Overdue
 from antiphon.engine.erasure import Erasure
 from antiphon.engine.knowledge.files import Files
 from antiphon.engine.knowledge.memories import Memories
 from antiphon.engine.nodes.neighbours import Neighbours
 from antiphon.engine.runs.refusals import carried_out, refusal
-from antiphon.engine.runs.startup import recover, recover_own
+from antiphon.engine.runs.startup import recover
 from antiphon.engine.runs.terms import terms
 from antiphon.engine.runs.verdicts import Verdicts
-from antiphon.engine.runs.worker import Worker
+from antiphon.engine.runs.workers import Workers
 from antiphon.engine.sessions.people import Sessions
 from antiphon.engine.sweeping import Sweep
 from antiphon.engine.texts import storable
 from antiphon.engine.vocabularies import read_vocabularies
-from antiphon.engine.world import FIRST_PAUSE_S, LONGEST_PAUSE_S, World
-from antiphon.errors import Conflict, InvalidInput, NotFound, Refused, StoreError, is_all
+from antiphon.engine.world import World
+from antiphon.errors import Conflict, InvalidInput, NotFound, Refused
 
 R = TypeVar("R")
 
@@ -87,15 +75,7 @@ class Engine:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self._dispatcher = Dispatcher(world)
-        self._workers: dict[ConversationId, Worker] = {}
-        self._tasks: dict[ConversationId, asyncio.Task[None]] = {}
-        self._again: set[ConversationId] = set()
-        self._strays: set[asyncio.Task[None]] = set()
-        self._alarms: dict[ConversationId, tuple[int, Callable[[], None]]] = {}
-        self._shaken: dict[ConversationId, float] = {}
-        """Conversations whose worker the store has failed, and the pause that was made then."""
-        self._closing = False
+        self._workers = Workers(world)
         self._neighbours: Neighbours | None = None
         self.shared: list[Callable[[], Awaitable[None]]] = []
         """Called from time to time where other nodes may change what is held in memory here."""
@@ -103,12 +83,16 @@ class Engine:
         """What people decide about calls: approve, refuse, resolve."""
         self.sessions = Sessions(world, self.kick)
         """What people do about sessions: begin one, undo a switch, turn scheduling on or off."""
-        self.erasure = Erasure(world, self._tell_canceled)
+        self.erasure = Erasure(world, self._workers.tell_canceled)
         self.files = Files(world)
         self.memories = Memories(world)
         self._overdue = Overdue(world)
         self.sweep = Sweep(world, self.erasure)
-        self.failures: list[BaseException] = []
+
+    @property
+    def failures(self) -> list[BaseException]:
+        """What workers have failed with: bugs of ours, or a store that could not be used."""
+        return self._workers.failures
 
     async def start(self) -> None:
         """Settle what a dead process left behind, and take up what can go on."""
@@ -122,7 +106,7 @@ class Engine:
             self._neighbours = Neighbours(
                 self.world,
                 self.world.store.nodes,
-                under_way=self._under_way,
+                under_way=lambda: self._workers.under_way,
                 kick=self.kick,
                 canceled=self._canceled_elsewhere,
                 rejoin=self._rejoin,
@@ -140,35 +124,19 @@ class Engine:
 
         What is started from now on is durable, and waits for the next process.
         """
-        self._closing = True
-        for _, forget in self._alarms.values():
-            forget()
-        for worker in self._workers.values():
-            worker.leave()
-        tasks = [*self._tasks.values(), *self._strays]
-        if tasks:
-            await asyncio.wait(tasks, timeout=grace_s)
+        await self._workers.drain(grace_s)
 
     async def close(self) -> None:
         """Stop working. What is in flight is recorded as UNKNOWN; the next start settles it."""
-        self._closing = True
+        self._workers.stop()
         self._overdue.close()
         await self.sweep.close()
         await self.erasure.close()
-        await self._let_go()
+        await self._workers.let_go()
         if self._neighbours is not None:
             await self._neighbours.close()
 
-    async def _let_go(self) -> None:
-        tasks = [*self._tasks.values(), *self._strays]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
     # Other nodes.
-
-    def _under_way(self) -> dict[ConversationId, tuple[RunId, ...]]:
-        return {name: worker.under_way for name, worker in self._workers.items()}
 
     async def _canceled_elsewhere(self, conversation: ConversationId, run: RunId) -> None:
         """Let go of a run that another node has canceled; what it had shown is kept for people."""
@@ -184,7 +152,7 @@ class Engine:
                     partial_id=MessageId(self.world.new_id("msg_")),
                 )
             )
-        self._tell_canceled(conversation, [run])
+        self._workers.tell_canceled(conversation, [run])
 
     async def _refresh(self) -> None:
         for refresh in self.shared:
@@ -192,16 +160,14 @@ class Engine:
 
     async def _rejoin(self) -> None:
         """Let go of everything that was done under an epoch that counts no more."""
-        await self._let_go()
+        await self._workers.let_go()
         await self.world.rejoin()
 
     # Workers.
 
     def _tools_came(self) -> None:
         """Let runs look again that wait for a call which may now be run here."""
-        task = asyncio.create_task(self._wake_waiting(), name="tools came")
-        self._strays.add(task)
-        task.add_done_callback(self._strays.discard)
+        self._workers.beside(self._wake_waiting(), "tools came")
 
     async def _wake_waiting(self) -> None:
         for run in await self.world.store.open_runs():
@@ -210,27 +176,7 @@ class Engine:
 
     def kick(self, conversation: ConversationId) -> None:
         """Let the conversation's worker look for work; begin one where there is none."""
-        if self._closing:
-            return
-        if conversation in self._tasks:
-            self._again.add(conversation)
-            if conversation in self._workers:
-                self._workers[conversation].call()
-            return
-        task = asyncio.create_task(self._work(conversation), name=f"worker {conversation}")
-        self._tasks[conversation] = task
-        task.add_done_callback(lambda done: self._done(conversation, done))
-
-    @contextmanager
-    def _kicked(self, conversation: ConversationId) -> Iterator[None]:
-        """Let the worker look for work after a command that makes some.
-
-        Also where it failed: a broken connection does not say whether it was kept.
-        """
-        try:
-            yield
-        finally:
-            self.kick(conversation)
+        self._workers.kick(conversation)
 
     async def roll(self, rollout: Rollout) -> Rollout:
         """Let a rollout hold from now on, and what was paused for the one before look again."""
@@ -239,62 +185,9 @@ class Engine:
             self.kick(conversation)
         return done
 
-    def _wake_at(self, conversation: ConversationId, due_ms: int) -> None:
-        """Kick the conversation at a time; only the earliest that was asked for is kept."""
-        held = self._alarms.get(conversation)
-        if held is not None:
-            if held[0] <= due_ms:
-                return
-            held[1]()
-
-        def ring() -> None:
-            self._alarms.pop(conversation, None)
-            self.kick(conversation)
-
-        pause_s = max(0, due_ms - self.world.clock.now_ms()) / 1000
-        self._alarms[conversation] = (due_ms, self.world.clock.call_later(pause_s, ring))
-
-    async def _work(self, conversation: ConversationId) -> None:
-        worker = self._workers[conversation] = Worker(
-            self.world,
-            self._dispatcher,
-            conversation,
-            self._strays,
-            partial(self._wake_at, conversation),
-        )
-        if conversation in self._shaken:
-            await recover_own(self.world, conversation)
-            del self._shaken[conversation]
-        while True:
-            self._again.discard(conversation)
-            await worker.work()
-            if conversation not in self._again:
-                return
-
-    def _done(self, conversation: ConversationId, task: asyncio.Task[None]) -> None:
-        self._tasks.pop(conversation, None)
-        self._workers.pop(conversation, None)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self.failures.append(error)
-            if is_all(error, StoreError):
-                self._shake(conversation)
-            else:  # a bug: the run stays as stored, and whoever waits is told
-                self.world.broker.fail(conversation, error)
-        elif conversation in self._again:
-            self._again.discard(conversation)
-            self.kick(conversation)
-
-    def _shake(self, conversation: ConversationId) -> None:
-        """Begin anew from what is stored, once the store has had time to come back."""
-        pause_s = self._shaken.get(conversation, FIRST_PAUSE_S / 2) * 2
-        self._shaken[conversation] = min(pause_s, LONGEST_PAUSE_S)
-        self.world.clock.call_later(pause_s, partial(self.kick, conversation))
-
     async def idle(self, conversation: ConversationId) -> None:
         """Wait until the conversation's worker has nothing left to do."""
-        while (task := self._tasks.get(conversation)) is not None:
-            await asyncio.wait({task})
-            await asyncio.sleep(0)
+        await self._workers.idle(conversation)
 
     # Conversations.
 
@@ -530,7 +423,7 @@ class Engine:
         world = self.world
         kept = await terms(world, row.tenant, ask, row.id)
         now_ms = world.clock.now_ms()
-        with storable(node.id if node is not None else row.id), self._kicked(row.id):
+        with storable(node.id if node is not None else row.id), self._workers.kicked(row.id):
             done = await world.store.do_all(
                 kept.stored(row.id, now_ms),
                 StartRun(
@@ -596,7 +489,7 @@ class Engine:
                     code=given.code,
                 )
             )
-        with storable(run), self._kicked(conversation):
+        with storable(run), self._workers.kicked(conversation):
             done = await store.do_all(*commands)
         if isinstance(done, Denied):
             raise refusal(done)
@@ -619,15 +512,8 @@ class Engine:
                 results_id=MessageId(self.world.new_id("msg_")),
             )
         )
-        self._tell_canceled(conversation, [run])
+        self._workers.tell_canceled(conversation, [run])
         return row
-
-    def _tell_canceled(self, conversation: ConversationId, runs: Sequence[RunId]) -> None:
-        worker = self._workers.get(conversation)
-        if worker is not None:
-            for run in runs:
-                worker.cancel(run)
-        self.kick(conversation)
 
     # The tree.
 
@@ -662,7 +548,7 @@ class Engine:
             DeleteConversation(conversation=conversation, now_ms=self.world.clock.now_ms())
         )
         self.world.lines.forget(conversation)
-        self._tell_canceled(conversation, running)
+        self._workers.tell_canceled(conversation, running)
 
     async def delete(
         self, conversation: ConversationId, messages: Iterable[MessageId]
@@ -688,7 +574,7 @@ class Engine:
             )
         )
         self.world.lines.forget(conversation)
-        self._tell_canceled(conversation, below)
+        self._workers.tell_canceled(conversation, below)
         return row
 
     async def keep(self, conversation: ConversationId, message: MessageId) -> Conversation:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 
 from antiphon.core import events
 from antiphon.core.asking import Output
@@ -40,7 +41,7 @@ class RunHandle:
         """Return where it stands now."""
         return await self._backend.run(self.id)
 
-    async def events(self) -> AsyncIterator[RunEvent]:
+    async def events(self) -> AsyncGenerator[RunEvent, None]:
         """Yield what happens in this run, from its start to its end.
 
         All text of an answer comes as previews before its `Committed`, whenever one begins to
@@ -125,8 +126,12 @@ class RunHandle:
             Refused: A rule forbids the request, and it was not sent; the code is the rule's.
             RunCanceled: Somebody canceled the run.
         """
+        async with aclosing(self.events()) as told:  # who leaves it to the collector pays a task
+            return await self._result(told)
+
+    async def _result(self, told: AsyncIterator[RunEvent]) -> Message:
         answer: Message | None = None
-        async for event in self.events():
+        async for event in told:
             match event:
                 case Committed(message=message):
                     answer = message
