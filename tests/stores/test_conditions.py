@@ -43,8 +43,9 @@ from antiphon.errors import InternalError
 from antiphon.stores.postgres.connections import close_connection, open_connection
 from antiphon.stores.postgres.schema import migrate
 from antiphon.stores.sql import conditions
+from antiphon.stores.sql.packing import pack
 from antiphon.stores.sql.places import place
-from antiphon.stores.sql.rows import AttemptRow, pack
+from antiphon.stores.sql.rows import AttemptRow
 from antiphon.stores.sql.statements import Statements
 from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sql.transitions import Claim, again, begin, move

@@ -20,8 +20,8 @@ from antiphon.errors import AntiphonError
 from antiphon.stores.sql import reads
 from antiphon.stores.sql.commands.repairs import MENDINGS
 from antiphon.stores.sql.contradictions import RULES
+from antiphon.stores.sql.packing import pack, unpack
 from antiphon.stores.sql.places import span
-from antiphon.stores.sql.rows import pack, unpack
 from antiphon.stores.sql.statements import Statements
 
 _Unreadable = (AntiphonError, msgspec.MsgspecError, UnicodeDecodeError, KeyError, ValueError)

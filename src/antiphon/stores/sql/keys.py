@@ -9,7 +9,7 @@ import msgspec
 from antiphon.core.ids import TenantId
 from antiphon.core.keys import NO_TERMS, Key, KeyTerms, Right
 from antiphon.errors import NotFound
-from antiphon.stores.sql.rows import pack, unpack
+from antiphon.stores.sql.packing import pack, unpack
 from antiphon.stores.sql.statements import Statements
 from antiphon.stores.sql.transaction import Transaction
 

@@ -15,7 +15,8 @@ from antiphon.core.knowledge import File, Instructions, NewFile, Remembered, Rem
 from antiphon.core.passages import Piece
 from antiphon.core.ranking import Index, Postings, decode_postings, encode_postings
 from antiphon.errors import Conflict, NotFound
-from antiphon.stores.sql.rows import ConversationRow, pack, unpack
+from antiphon.stores.sql.packing import pack, unpack
+from antiphon.stores.sql.rows import ConversationRow
 from antiphon.stores.sql.statements import Statements
 from antiphon.stores.sql.transaction import Transaction
 

@@ -13,7 +13,9 @@ from antiphon.core.digests import fold
 from antiphon.core.ids import MessageId
 from antiphon.errors import Refused
 from antiphon.stores.sql.known import Node
-from antiphon.stores.sql.rows import ConversationRow, message_extra, message_kind, pack
+from antiphon.stores.sql.message_rows import message_extra, message_kind
+from antiphon.stores.sql.packing import pack
+from antiphon.stores.sql.rows import ConversationRow
 from antiphon.stores.sql.transaction import Settled, Transaction
 
 

@@ -14,8 +14,8 @@ from typing import Final
 from antiphon.core.blocks import Message
 from antiphon.core.ids import ConversationId, MessageId, SessionId
 from antiphon.errors import NotFound, Refused
+from antiphon.stores.sql.message_rows import MESSAGE, message_record
 from antiphon.stores.sql.places import conversation_of, span
-from antiphon.stores.sql.rows import MESSAGE, message_record
 from antiphon.stores.sql.statements import Row, Statements
 
 NO_LIMIT: Final = 1 << 62

@@ -35,6 +35,8 @@ from antiphon.core.records import (
     StoredEvent,
 )
 from antiphon.errors import NotFound
+from antiphon.stores.sql.message_rows import MESSAGE, message_record
+from antiphon.stores.sql.packing import pack, unpack
 from antiphon.stores.sql.paths import NO_LIMIT, read_path, session_ids
 from antiphon.stores.sql.places import number_of, place, span
 from antiphon.stores.sql.rows import (
@@ -42,7 +44,6 @@ from antiphon.stores.sql.rows import (
     CALL,
     CONVERSATION,
     MANIFEST,
-    MESSAGE,
     RESPONSE,
     RUN,
     AttemptRow,
@@ -51,10 +52,7 @@ from antiphon.stores.sql.rows import (
     ResponseRow,
     RunRow,
     manifest_record,
-    message_record,
-    pack,
     read_handover,
-    unpack,
 )
 from antiphon.stores.sql.statements import Row, Statements
 

@@ -1,4 +1,4 @@
-"""Between SQLite's tuples and the records of core: what stands in which column.
+"""Between the tuples of a database and the records of core: what stands in which column.
 
 Inside the store a row knows its place and the places of its neighbours; outside, only ids
 exist. The column lists stand beside the classes they fill, in the same order.
@@ -6,11 +6,11 @@ exist. The column lists stand beside the classes they fill, in the same order.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from antiphon.core.blocks import Message, Origin, Role, Status, Trust, decode_blocks
+from antiphon.core.blocks import decode_blocks
 from antiphon.core.commands import OpenResponse, StartRun
 from antiphon.core.dispatch import State
 from antiphon.core.ids import (
@@ -41,16 +41,8 @@ from antiphon.core.records import (
     RunStatus,
 )
 from antiphon.core.usage import Cost, Used, together
+from antiphon.stores.sql.packing import Stored, encode_json, pack, unpack
 
-DIGEST_CHARACTERS: Final = 64
-
-Stored: TypeAlias = bytes | str
-"""A digest in a column: 32 bytes, or longer where it is no digest of ours (`str` in old files)."""
-
-_NO_UTF8: Final = b"\xff"
-"""Stands before the text of what is no digest of ours; no text in UTF-8 holds it."""
-
-encode_json: Final = msgspec.json.Encoder(order="deterministic").encode
 _metadata: Final = msgspec.json.Decoder(dict[str, str]).decode
 _options: Final = msgspec.json.Decoder(RunOptions).decode
 _used: Final = msgspec.json.Decoder(Used).decode
@@ -58,34 +50,6 @@ _message_ids: Final = msgspec.json.Decoder(tuple[MessageId, ...]).decode
 
 
 read_handover: Final = msgspec.json.Decoder(HandOver).decode
-
-
-def pack(digest: Digest) -> bytes:
-    """Return `digest` in half the bytes; `unpack` is its inverse for any text.
-
-    Example:
-        >>> unpack(pack(Digest("ab" * 32))) == "ab" * 32, unpack(pack(Digest("ab" * 16)))
-        (True, 'abababababababababababababababab')
-    """
-    if len(digest) == DIGEST_CHARACTERS:
-        try:
-            data = bytes.fromhex(digest)
-        except ValueError:
-            pass
-        else:
-            if data.hex() == digest:
-                return data
-    text = digest.encode()
-    return _NO_UTF8 * (2 if len(text) == DIGEST_CHARACTERS // 2 - 1 else 1) + text
-
-
-def unpack(stored: Stored) -> Digest:
-    """Return the digest that `pack` stored."""
-    if isinstance(stored, str):
-        return Digest(stored)
-    if stored.startswith(_NO_UTF8) and len(stored) != DIGEST_CHARACTERS // 2:
-        return Digest(stored.lstrip(_NO_UTF8).decode())
-    return Digest(stored.hex())
 
 
 class ConversationRow(NamedTuple):
@@ -582,87 +546,3 @@ def manifest_record(row: tuple[Any, ...]) -> tuple[Manifest, Digest]:
         plan_digest=msgspec.UNSET if row[24] is None else unpack(row[24]),
     )
     return manifest, unpack(row[22])
-
-
-class Extra(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What few messages have."""
-
-    name: str | None = None
-    copied_from: MessageId | None = None
-    beside: Digest | None = None
-    metadata: dict[str, str] = {}
-
-
-MESSAGE_COLUMNS: Final = (
-    "place",
-    "parent",
-    "id",
-    "kind",
-    "status",
-    "session",
-    "run",
-    "created_ms",
-    "blocks",
-    "error_code",
-    "extra",
-)
-
-MESSAGE: Final = f"SELECT {', '.join(f'm.{column}' for column in MESSAGE_COLUMNS)}"
-
-# A lookup is several times faster than calling an enumeration, and a path has thousands.
-_KINDS: Final = {
-    f"{role} {origin} {trust}": (role, origin, trust)
-    for role in Role
-    for origin in Origin
-    for trust in Trust
-}
-_STATUSES: Final = {status.value: status for status in Status}
-_NOTHING: Final = Extra()
-_extra: Final = msgspec.json.Decoder(Extra).decode
-
-
-def message_kind(message: Message) -> str:
-    """Return role, origin and trust of a message as they stand in its row."""
-    return f"{message.role} {message.origin} {message.trust}"
-
-
-def message_extra(message: Message) -> bytes | None:
-    """Return what few messages have, or None for the others."""
-    extra = Extra(
-        name=message.name,
-        copied_from=message.copied_from,
-        beside=message.beside,
-        metadata=message.metadata,
-    )
-    return None if extra == _NOTHING else encode_json(extra)
-
-
-def message_record(
-    row: tuple[Any, ...],
-    conversation: ConversationId,
-    parent: MessageId | None,
-    sessions: dict[int, SessionId],
-) -> Message:
-    """Return a message from a row of `MESSAGE`, its parent and sessions by id."""
-    _, _, own, kind, status, session, run, created_ms, blocks, error_code, more = row
-    role, origin, trust = _KINDS[kind]
-    extra = _NOTHING if more is None else _extra(more)
-    return Message(
-        id=own,
-        conversation=conversation,
-        parent=parent,
-        role=role,
-        blocks=() if blocks is None else decode_blocks(blocks),
-        origin=origin,
-        trust=trust,
-        name=extra.name,
-        session=sessions[session],
-        run=run,
-        copied_from=extra.copied_from,
-        beside=extra.beside,
-        created_ms=created_ms,
-        metadata=extra.metadata,
-        status=_STATUSES[status],
-        error_code=error_code,
-        erased=blocks is None,
-    )

@@ -11,7 +11,7 @@ from antiphon.core.commands import NotePrefix
 from antiphon.core.ids import ConversationId, Digest, MessageId, TenantId
 from antiphon.core.rollout import Difference, Kind, Rollout, Stage, Tally
 from antiphon.core.usage import Used
-from antiphon.stores.sql.rows import pack, unpack
+from antiphon.stores.sql.packing import pack, unpack
 from antiphon.stores.sql.statements import Statements
 from antiphon.stores.sql.transaction import Transaction
 

@@ -28,19 +28,18 @@ from antiphon.core.ids import (
 from antiphon.core.records import Conversation, StoredEvent
 from antiphon.errors import NotFound
 from antiphon.stores.sql.known import NODES, Knowledge, Known, Node
+from antiphon.stores.sql.message_rows import MESSAGE, message_record
+from antiphon.stores.sql.packing import unpack
 from antiphon.stores.sql.places import conversation_of, place, span
 from antiphon.stores.sql.rows import (
     ATTEMPT,
     CALL,
     CONVERSATION,
-    MESSAGE,
     RUN,
     AttemptRow,
     CallRow,
     ConversationRow,
     RunRow,
-    message_record,
-    unpack,
 )
 from antiphon.stores.sql.statements import Parameters, Statements
 

@@ -35,8 +35,9 @@ from antiphon.stores.sql.conditions import (
     insert_next,
     update,
 )
+from antiphon.stores.sql.packing import pack, unpack
 from antiphon.stores.sql.places import conversation_of
-from antiphon.stores.sql.rows import AttemptRow, pack, unpack
+from antiphon.stores.sql.rows import AttemptRow
 from antiphon.stores.sql.transaction import Transaction
 
 ROWS: Final = {event: tuple(row for row in TABLE if row.event is event) for event in Event}

@@ -22,8 +22,9 @@ from antiphon.errors import InternalError
 from antiphon.stores.sql.commands.dispatch import changed, give_status
 from antiphon.stores.sql.commands.runs import free_slot
 from antiphon.stores.sql.messages import insert_message, settle
+from antiphon.stores.sql.packing import encode_json, pack
 from antiphon.stores.sql.places import conversation_of
-from antiphon.stores.sql.rows import AttemptRow, CallRow, ConversationRow, RunRow, encode_json, pack
+from antiphon.stores.sql.rows import AttemptRow, CallRow, ConversationRow, RunRow
 from antiphon.stores.sql.standing import spend
 from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sql.transitions import Claim, move

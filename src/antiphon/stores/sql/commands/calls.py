@@ -23,7 +23,8 @@ from antiphon.core.records import TERMINAL_CALL, Approval, Call, CallState, Run,
 from antiphon.errors import InvalidInput
 from antiphon.stores.sql.commands.results import calls_at_leaf, insert_results
 from antiphon.stores.sql.commands.runs import let_wait, may_drive
-from antiphon.stores.sql.rows import CallRow, ConversationRow, RunRow, encode_json
+from antiphon.stores.sql.packing import encode_json
+from antiphon.stores.sql.rows import CallRow, ConversationRow, RunRow
 from antiphon.stores.sql.transaction import Transaction
 
 

@@ -23,8 +23,9 @@ from antiphon.errors import NotFound, Refused
 from antiphon.stores.sql.commands.endings import cancel_run
 from antiphon.stores.sql.commands.sessions import move_to
 from antiphon.stores.sql.messages import insert_message, same_message
+from antiphon.stores.sql.packing import encode_json, pack
 from antiphon.stores.sql.places import place
-from antiphon.stores.sql.rows import ConversationRow, encode_json, pack
+from antiphon.stores.sql.rows import ConversationRow
 from antiphon.stores.sql.transaction import Transaction
 
 

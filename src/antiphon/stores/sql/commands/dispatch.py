@@ -31,8 +31,9 @@ from antiphon.core.manifest import Manifest, Purpose
 from antiphon.core.records import Attempt, RunStatus
 from antiphon.core.usage import Used
 from antiphon.errors import InternalError, NotFound
+from antiphon.stores.sql.packing import pack
 from antiphon.stores.sql.places import conversation_of
-from antiphon.stores.sql.rows import AttemptRow, ConversationRow, pack
+from antiphon.stores.sql.rows import AttemptRow, ConversationRow
 from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sql.transitions import Claim, Moved, again, begin, facts, move
 

@@ -14,12 +14,10 @@ from antiphon.core.events import ConversationErased
 from antiphon.core.records import Conversation, RunOptions
 from antiphon.stores.sql.commands.endings import cancel_run
 from antiphon.stores.sql.knowledge import let_go
+from antiphon.stores.sql.message_rows import Extra
+from antiphon.stores.sql.packing import encode_json
 from antiphon.stores.sql.places import span
-from antiphon.stores.sql.rows import (
-    ConversationRow,
-    Extra,
-    encode_json,
-)
+from antiphon.stores.sql.rows import ConversationRow
 from antiphon.stores.sql.transaction import Erased, Transaction
 
 _extra = msgspec.json.Decoder(Extra).decode

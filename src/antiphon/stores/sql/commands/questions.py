@@ -10,7 +10,8 @@ from antiphon.core.records import Attempt
 from antiphon.core.usage import used
 from antiphon.errors import InternalError
 from antiphon.stores.sql.commands.dispatch import question_told
-from antiphon.stores.sql.rows import AttemptRow, RunRow, encode_json, pack
+from antiphon.stores.sql.packing import encode_json, pack
+from antiphon.stores.sql.rows import AttemptRow, RunRow
 from antiphon.stores.sql.standing import spend
 from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sql.transitions import Claim, move

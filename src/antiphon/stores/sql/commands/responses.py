@@ -8,8 +8,9 @@ from antiphon.core.commands import DeleteResponse, OpenResponse, StartKey
 from antiphon.core.dispatch import Denied
 from antiphon.core.records import Response, RunStatus
 from antiphon.errors import NotFound
+from antiphon.stores.sql.packing import pack
 from antiphon.stores.sql.places import conversation_of
-from antiphon.stores.sql.rows import RESPONSE, ResponseRow, pack
+from antiphon.stores.sql.rows import RESPONSE, ResponseRow
 from antiphon.stores.sql.transaction import Outrun, Transaction
 
 

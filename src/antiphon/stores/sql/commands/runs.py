@@ -25,8 +25,9 @@ from antiphon.core.placement import as_placed
 from antiphon.core.records import Run, RunStatus
 from antiphon.stores.sql.commands.sessions import enter_session
 from antiphon.stores.sql.messages import insert_message, same_input
+from antiphon.stores.sql.packing import pack
 from antiphon.stores.sql.places import conversation_of, span
-from antiphon.stores.sql.rows import ConversationRow, RunRow, pack
+from antiphon.stores.sql.rows import ConversationRow, RunRow
 from antiphon.stores.sql.transaction import Outrun, Transaction
 
 _read_message = msgspec.json.Decoder(Message).decode

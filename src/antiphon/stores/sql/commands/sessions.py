@@ -35,7 +35,8 @@ from antiphon.core.scheduling import Decision
 from antiphon.core.usage import used
 from antiphon.errors import NotFound
 from antiphon.stores.sql.messages import insert_message, settle
-from antiphon.stores.sql.rows import ConversationRow, RunRow, encode_json
+from antiphon.stores.sql.packing import encode_json
+from antiphon.stores.sql.rows import ConversationRow, RunRow
 from antiphon.stores.sql.standing import spend
 from antiphon.stores.sql.transaction import Transaction
 
