@@ -15,7 +15,7 @@ from antiphon.adapters import registry
 from antiphon.adapters.base import Adapter
 from antiphon.adapters.openai_chat import OpenAIChat
 from antiphon.core.asking import Ask
-from antiphon.core.blocks import Audio, Image, Text
+from antiphon.core.blocks import Audio, Image, Message, Text
 from antiphon.core.ids import ConversationId, RunId, TenantId
 from antiphon.core.keys import EVERY_RIGHT
 from antiphon.core.records import RunStatus
@@ -298,6 +298,30 @@ async def test_what_an_older_version_does_not_know_pauses_the_conversation_until
         assert (await engine.world.store.run(row.id, run.id)).status is RunStatus.SUCCESS
         assert (await client.get(f"{ROOT}/rollouts")).json["paused"] == {}
         assert (await client.get(at)).json["paused"] is None
+
+
+@pytest.mark.req("M103")
+@pytest.mark.usefixtures("retired")
+async def test_a_line_that_an_older_version_knows_is_looked_through_once(tmp_path: Path) -> None:
+    async with gateway(tmp_path, *[says("Fine.")] * 10) as server:
+        client, engine = await server.client("acme"), server.engine
+        await rolled(client, "tools", adapter_version=0)
+        row = await engine.create_conversation(tenant=TenantId("acme"))
+        looked: list[int] = []
+        path = engine.world.store.path
+
+        async def counted(*asked: Any, **how: Any) -> list[Message]:
+            found: list[Message] = await path(*asked, **how)
+            looked.append(len(found))
+            return found
+
+        engine.world.store.path = counted
+        for _ in range(10):
+            looked.clear()
+            await engine.send(row.id, (Text(text="Hi"),), Ask(model="m"))
+            await engine.idle(row.id)
+            assert max(looked, default=0) <= 8  # however long the line is
+        assert len(server.provider.requests) == 10
 
 
 @pytest.mark.req("M87", "M102", "M103")

@@ -6,13 +6,14 @@ one made holds here too without a restart.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
 
 from antiphon.adapters import registry
 from antiphon.adapters.base import Adapter
 from antiphon.core.blocks import Message
-from antiphon.core.ids import ConversationId, TenantId
+from antiphon.core.ids import ConversationId, MessageId, TenantId
 from antiphon.core.manifest import Policy
 from antiphon.core.rollout import EVERY_MODEL, Rollout
 from antiphon.core.standing import Rollouts, SetRollout
@@ -20,6 +21,9 @@ from antiphon.engine.ports import Clock
 from antiphon.stores.base import Store
 
 FRESH_MS: Final = 1_000
+SEEN: Final = 1024
+"""Of how many conversations it is known how far their line was looked through."""
+
 PAUSED: Final = "adapter_too_old"
 """Why a conversation is paused: its pinned adapter does not know what stands in it."""
 
@@ -32,6 +36,7 @@ class RolloutTable:
         self._clock = clock
         self._known: dict[tuple[TenantId, str], Rollout] = {}
         self._read_ms: int | None = None
+        self._seen: OrderedDict[ConversationId, tuple[frozenset[str], MessageId]] = OrderedDict()
         self.paused: dict[ConversationId, str] = {}
         """Conversations that wait for another version, each with the kind that is not known."""
 
@@ -71,19 +76,30 @@ class RolloutTable:
         self, tenant: TenantId, model: str, profile: str, messages: Iterable[Message]
     ) -> str | None:
         """Return a kind of block in `messages` that the pinned version does not know, if any."""
-        one = self.of(tenant, model)
-        if one is None or one.adapter_version is None:
-            return None
-        known = registry.kinds_of(profile, one.adapter_version)
+        known = self.kinds(tenant, model, profile)
         if known is None:
             return None
         kinds = (str(type(b).__struct_config__.tag) for m in messages for b in m.blocks)
         return next((kind for kind in kinds if kind not in known), None)
 
-    def pins(self, tenant: TenantId, model: str) -> bool:
-        """Return whether a version is pinned for a tenant and a model."""
+    def kinds(self, tenant: TenantId, model: str, profile: str) -> frozenset[str] | None:
+        """Return the kinds that the pinned version knows; None where it knows all, or none is."""
         one = self.of(tenant, model)
-        return one is not None and one.adapter_version is not None
+        if one is None or one.adapter_version is None:
+            return None
+        return registry.kinds_of(profile, one.adapter_version)
+
+    def seen(self, conversation: ConversationId, kinds: frozenset[str]) -> MessageId | None:
+        """Return a message whose line was found to hold nothing but `kinds`, if there is one."""
+        held, leaf = self._seen.get(conversation, (None, None))
+        return leaf if held == kinds else None
+
+    def see(self, conversation: ConversationId, kinds: frozenset[str], leaf: MessageId) -> None:
+        """Remember that the line to `leaf` holds nothing but `kinds`: no line ever changes."""
+        self._seen[conversation] = (kinds, leaf)
+        self._seen.move_to_end(conversation)
+        if len(self._seen) > SEEN:
+            self._seen.popitem(last=False)
 
     def _take(self, found: Iterable[Rollout]) -> None:
         self._known = {(one.tenant, one.model): one for one in found}

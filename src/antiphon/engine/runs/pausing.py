@@ -19,19 +19,23 @@ async def pause_of(world: World, run: Run, conversation: Conversation) -> Pause 
     rollouts, store = world.rollouts, world.store
     await rollouts.refresh()
     tenant, model = conversation.tenant, run.options.model
-    if not rollouts.pins(tenant, model):
-        return None
     try:
         profile = world.settings.models.get(model).profile
     except (InvalidInput, NotFound):
         return None  # its end will say so
+    kinds = rollouts.kinds(tenant, model, profile)
+    if kinds is None:
+        return None
     leaf = run.leaf or run.asked_parent or conversation.head
-    path = [] if leaf is None else await store.path(conversation.id, leaf)
+    seen = rollouts.seen(conversation.id, kinds)  # on another branch it stops nothing
+    path = [] if leaf is None else await store.path(conversation.id, leaf, until=seen)
     waiting = None if run.leaf else await store.run_input(conversation.id, run.id)
     line = [*visible(path, conversation.deletions), *([waiting] if waiting is not None else [])]
     kind = rollouts.unknown_kind(tenant, model, profile, line)
     one = rollouts.of(tenant, model)
     if kind is None or one is None or one.adapter_version is None:
+        if leaf is not None:
+            rollouts.see(conversation.id, kinds, leaf)
         return None
     return Pause(run=run.id, model=model, adapter_version=one.adapter_version, block_kind=kind)
 
