@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
+
+import msgspec
 
 from antiphon import (
     CallsWaiting,
@@ -30,7 +34,10 @@ from antiphon.core.events import Preview
 from antiphon.core.ledger import next_call_action
 from antiphon.core.manifest import WireRequest
 from antiphon.core.records import OPEN_CALL, Call, CallState, RunStatus
+from antiphon.engine.edge.clock import SystemClock
 from antiphon.engine.ports import Reply
+from antiphon.engine.tools.mcp.connection import tool_name
+from antiphon.engine.tools.mcp.servers import McpServer
 from tests.cases import sessions
 from tests.cases.chat_rules import objections
 from tests.cases.files import Case
@@ -40,6 +47,10 @@ from tests.support.engines import app_on
 from tests.support.provider import Hold, ScriptedProvider, Step, asks, chunk, says
 
 PATIENCE_S: Final = 20
+ELSEWHERE: Final = McpServer(
+    command=sys.executable,
+    args=[str(Path(__file__).parents[1] / "support" / "mcp_server.py")],
+)
 NO_PLAY: Final = "nothing of this case is known here"
 OUTCOMES: Final = {
     CallState.SUCCESS: "success",
@@ -169,11 +180,49 @@ def _settings(given: dict[str, Any]) -> Settings:
 
 
 async def _turns(case: Case, folder: Path, result: Result) -> None:
-    model, tools = ScriptedModel(case.given), Tools(case.given)
+    found = await _played(case.given, folder / "a.db")
+    for key, wanted in case.expect.items():
+        if key != "applies_to" and (problem := found.compare(key, wanted)) is not NOT_COMPARED:
+            result.check(key, problem)
+    if "mcp" in case.expect.get("applies_to", ()):
+        over = await _played(_over_mcp(case.given), folder / "b.db", mcp={"elsewhere": ELSEWHERE})
+        problems = [
+            f"over MCP, {key}: {problem}"
+            for key, wanted in case.expect.items()
+            if (problem := over.compare(key, wanted)) is not None and problem is not NOT_COMPARED
+        ]
+        result.check("applies_to", "; ".join(problems) or None)
+
+
+def _over_mcp(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the case with its calls made to a server whose answers are as long."""
+    outcomes = given["tool_outcomes"]
+    turns = [
+        {
+            **turn,
+            "tool_calls": [
+                {
+                    "id": call["id"],
+                    "name": tool_name("elsewhere", "flood"),
+                    "arguments": {"characters": outcomes[call["id"]]["chars"]},
+                }
+                for call in turn["tool_calls"]
+            ],
+        }
+        for turn in given["model_turns"]
+    ]
+    return {**given, "model_turns": turns, "tools": []}
+
+
+async def _played(
+    given: dict[str, Any], db: Path, *, mcp: Mapping[str, McpServer] = MappingProxyType({})
+) -> Played:
+    """Let the model take its turns, and return what came of it."""
+    model, tools = ScriptedModel(given), Tools(given)
     functions = list(tools.functions())
-    async with app_on(
-        folder / "a.db", model, functions=functions, settings=_settings(case.given)
-    ) as app:
+    clock = SystemClock() if mcp else None
+    settings = msgspec.structs.replace(_settings(given), mcp=mcp)
+    async with app_on(db, model, functions=functions, settings=settings, clock=clock) as app:
         chat = await app.create()
         run = await chat.send("Begin.")
         async for event in run.events():
@@ -183,11 +232,7 @@ async def _turns(case: Case, folder: Path, result: Result) -> None:
         line = await chat.line()
         row = await run.row()
     final = line[-1].text if row.status is RunStatus.SUCCESS else None
-    found = Played(model, tools, calls, final, row.status, row.end_code, functions)
-    for key, wanted in case.expect.items():
-        problem = found.compare(key, wanted)
-        if problem is not NOT_COMPARED:
-            result.check(key, problem)
+    return Played(model, tools, calls, final, row.status, row.end_code, functions)
 
 
 NOT_COMPARED: Final = "not compared"
