@@ -26,7 +26,7 @@ from antiphon.core.blocks import Text
 from antiphon.core.dispatch import State
 from antiphon.core.ids import MessageId, OperationId, RunId
 from antiphon.core.manifest import ToolDeclaration
-from antiphon.core.records import Approval, Call, CallState, Run, Runner, RunStatus
+from antiphon.core.records import TERMINAL_CALL, Approval, Call, CallState, Run, Runner, RunStatus
 from antiphon.engine.explain import exact_request
 from antiphon.engine.models import Model, Models
 from antiphon.engine.runs.startup import confirm_ended
@@ -286,10 +286,15 @@ async def _settle(talk: Talk) -> None:
                     async for event in (await talk.chat.run(run.id)).events():
                         if isinstance(event, antiphon.Unknown):
                             await _say_ended(talk, run)
-            calls = [call for run in runs for call in await store.calls(row.id, run.id)]
-            if not any(_under_way(call) for call in calls):
+            if not any([_goes_on(run, await store.calls(row.id, run.id)) for run in runs]):
                 return
             await asyncio.sleep(0.02)
+
+
+def _goes_on(run: Run, calls: list[Call]) -> bool:
+    """Say whether a run goes on without anybody's word: one that was answered in full does, too."""
+    answered = run.status is RunStatus.WAITING and all(c.state in TERMINAL_CALL for c in calls)
+    return answered or any(_under_way(call) for call in calls)
 
 
 def _under_way(call: Call) -> bool:

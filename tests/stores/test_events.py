@@ -121,7 +121,7 @@ async def test_an_unknown_outcome_and_its_resumption_are_told(talk: Talk) -> Non
     assert await told(talk, at) == [
         dispatched(State.UNKNOWN, "cut"),
         Withdrawn(run=RUN, generation=1, reason="cut"),
-        RunChanged(run=RUN, status=RunStatus.UNKNOWN),
+        RunChanged(run=RUN, status=RunStatus.UNKNOWN, code="cut"),
         dispatched(State.STREAMING),
         RunChanged(run=RUN, status=RunStatus.PENDING),
     ]

@@ -28,7 +28,7 @@ test("the network cut at random bytes, again and again", async () => {
       proxy.cutAll();
       model.will(words(...TALE));
       await says(page, `Tell tale ${round}`);
-      await until(() => screen(page), (seen) => seen.at(-1) === TALE.join(""));
+      await until(() => screen(page), (seen) => seen.at(-2) === `Tell tale ${round}` && seen.at(-1) === TALE.join(""));
       await settled(page);
     }
     neverSent("gnu", "dusk");
@@ -58,7 +58,7 @@ test("frames that come twice, and in another order", async () => {
     for (let round = 0; round < 3; round++) {
       model.will(words(...TALE));
       await says(page, `Tell tale ${round}`);
-      await until(() => screen(page), (seen) => seen.at(-1) === TALE.join(""));
+      await until(() => screen(page), (seen) => seen.at(-2) === `Tell tale ${round}` && seen.at(-1) === TALE.join(""));
     }
     proxy.mangle = null;
     proxy.cutAll();
