@@ -35,16 +35,17 @@ What is missed is missed for these reasons, and none of them is a surprise waiti
   a turn is sixteen commands, some 75 statements and five flushed commits in Python, where the
   rival that reads ten thousand messages spends its time in one C function. What is left is spread
   thin: no function takes more than a twentieth of it.
-- **G11, a cold conversation.** Reading ten thousand messages back costs what the floor costs. Ready
-  to dispatch means more: each message is digested, judged by every rule, rendered and hashed, some
-  25 microseconds each. It is paid once a conversation and process.
+- **G11 and the cold plan.** Reading ten thousand messages back as messages costs about twice what the
+  floor costs. Ready to dispatch means more: each message is digested, judged by every rule, rendered,
+  hashed and counted, some 30 microseconds each. It is paid once a conversation and process.
 - **G9, bytes.** Within the goal, above the aim: a turn touches some fifteen trees (the ledger, the
   manifests, the indexes behind each invariant), and SQLite writes whole pages. With checkpoints
   counted in, which copy every page once more, the distance to the bare floor is smaller.
-- **G2 and G4, the server under load and its first word.** Two flushed commits stand before a byte
-  leaves: the run with its input, so that an acknowledgement is true whatever happens, and the
-  dispatch. On a machine whose disk is shared they take most of the time to the first word, and
-  what a whole answer costs in Python takes the rest. LiteLLM's figures are from a quiet machine.
+- **G1, G2 and G4, the server under load and its first word.** A call through the gateway is a whole
+  durable run: parsed, judged, planned, recorded before it is sent, committed and told, some 10 ms of
+  processor beside others and more alone, where commits are shared with nobody. That is a third of
+  LiteLLM's and twice Portkey's, which keeps nothing. Two flushed commits stand before a byte leaves:
+  the run with its input, so that an acknowledgement is true whatever happens, and the dispatch.
 - **G5, CPU of a delta.** Each is decoded, checked, kept as preview and told to its reader by number;
   a relay that only passes bytes on needs a good half of that.
 - **Tools, what a call costs.** The floor is two rows and nothing else. Ours is a call that was read from
@@ -53,6 +54,9 @@ What is missed is missed for these reasons, and none of them is a surprise waiti
   of a turn. The two writes themselves share their commits with all other calls.
 - **G3, throughput.** Durability costs little, since commits are shared and our own work is
   what limits us; beside a bare HTTP client with four rows a call we are several times dearer.
+- **PG, PostgreSQL.** A batch of any size is three journeys to the database. What is left is processor,
+  ours for the commands and the server's for statements with their constraints; one function without
+  the protocol has neither.
 """
 
 RIVALS = ("openai", "anthropic", "openai-agents", "orjson", "msgspec")
