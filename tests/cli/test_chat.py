@@ -42,6 +42,15 @@ def test_answers_go_to_standard_output_and_everything_else_to_standard_error(
     assert saved.startswith("saved …")
 
 
+def test_a_server_of_tools_that_is_not_there_is_named_and_the_talk_goes_on(place: Place) -> None:
+    place.config = place.folder / "tools.toml"
+    place.config.write_text('[mcp.shop]\ncommand = "no-such-program"\n', encoding="utf-8")
+    told = place.do("chat", given="hi\n")
+    assert told.code == 0
+    assert "The MCP server shop is not there" in told.err
+    assert "you said “hi”" in told.out
+
+
 def test_each_line_of_a_pipe_is_a_message_and_a_dash_takes_all_as_one(place: Place) -> None:
     assert place.do("chat", given="one\n\ntwo").code == 0
     assert texts(place, role="user") == ["one", "two"]

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from antiphon.cli.output import note
 from antiphon.core.commands import Fence
 from antiphon.core.ids import NodeId
 from antiphon.core.manifest import WireRequest
@@ -34,6 +35,9 @@ T = TypeVar("T")
 
 KEY_VARIABLE: Final = "ANTIPHON_KEY"
 """Holds the key by which a server knows whoever asks."""
+
+SILENCE_S: Final = 1.0
+"""How long the start of a server may take before a person is told what is waited for."""
 
 READER: Final = Fence(node=NodeId("reader"), epoch=0)
 """Owns nothing and is refused everywhere: a reader changes nothing."""
@@ -103,7 +107,15 @@ async def working(
     Raises:
         StoreLocked: Another process has it.
     """
+    silent = asyncio.get_running_loop().call_later(
+        SILENCE_S, note, f"Waiting for MCP servers: {', '.join(settings.mcp)}."
+    )
+    if not settings.mcp:
+        silent.cancel()
     async with open_library(settings=settings, functions=functions) as app:
+        silent.cancel()
+        for name, problem in app.engine.world.functions.missing().items():
+            note(f"The MCP server {name} is not there; its tools come when it does. {problem}")
         yield app
 
 

@@ -47,6 +47,10 @@ class Toolbox(Mapping[str, Function]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def missing(self) -> dict[str, str]:
+        """Return why each server that is not there is not, by its name."""
+        return {one.name: one.problem for one in self.connections if one.problem is not None}
+
     def told(self) -> list[str]:
         """Return each server with how many tools it offers, or why it is not there."""
         return [
@@ -66,6 +70,17 @@ async def open_toolbox(
     if not servers:
         yield Toolbox(functions)
         return
+    # Importing the SDK takes its time: nobody else on the event loop waits for that.
+    connection = await asyncio.to_thread(_connection_type)
+    connections = [connection(name, server, clock) for name, server in servers.items()]
+    try:
+        await asyncio.gather(*(one.start() for one in connections))
+        yield Toolbox(functions, connections)
+    finally:
+        await asyncio.gather(*(one.close() for one in connections))
+
+
+def _connection_type() -> type[Connection]:
     try:
         from antiphon.engine.tools.mcp.connection import Connection
     except ImportError:
@@ -74,9 +89,4 @@ async def open_toolbox(
             code="extra_missing",
             at="mcp",
         ) from None
-    connections = [Connection(name, server, clock) for name, server in servers.items()]
-    try:
-        await asyncio.gather(*(connection.start() for connection in connections))
-        yield Toolbox(functions, connections)
-    finally:
-        await asyncio.gather(*(connection.close() for connection in connections))
+    return Connection

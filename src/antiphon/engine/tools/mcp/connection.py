@@ -89,6 +89,8 @@ class Connection:
                         listener()
                     await self._broken.wait()
                     problem = "the connection broke"
+            except TimeoutError:
+                problem = f"It did not begin and list its tools within {START_S:g} s."
             except Exception as error:  # noqa: BLE001 - a server may fail in any way; it is told
                 problem = f"{type(error).__name__}: {error}"
             finally:
