@@ -38,6 +38,10 @@ from tests.simulation.tools import ASK_USER, Effects
 from tests.simulation.upstream import HOME, Network, SimulatedTransport, Upstream
 
 MOST_STEPS: Final = 100_000
+SETTLING_STEP_S: Final = 30.0
+SETTLING_STEPS: Final = 1440
+"""Twelve hours in all: a deadline that was set while the clock was off lies hours away."""
+
 HOUR_MS: Final = 3_600_000
 
 
@@ -260,7 +264,7 @@ class _Simulation:
     async def _settle(self, engine: Engine) -> None:
         """Let everything that goes on by itself come to its end; cancel what waits for a client."""
         world, left = engine.world, list[Run]()
-        for _ in range(240):
+        for _ in range(SETTLING_STEPS):
             left = [run for name in self.asks for run in await world.store.runs(name, OPEN_RUN)]
             if not left:
                 break
@@ -270,7 +274,7 @@ class _Simulation:
                         await engine.cancel(run.conversation, run.id)
                     except AntiphonError as error:
                         self.history.broken.append(f"{run.id} cannot be canceled: {error}")
-            await world.clock.sleep(30.0)
+            await world.clock.sleep(SETTLING_STEP_S)
         self.history.broken += [f"life {self.life} leaves {r.id} {r.status}" for r in left]
 
 
