@@ -235,10 +235,9 @@ class Exchange:
     @property
     def position(self) -> str | None:
         """The event behind which it can be read on, or None where it has to be read anew."""
+        # Most providers keep nothing, and whether a reader could tell is dear to ask.
         if not self._keeps or self._assembler.failed:
-            return (
-                None  # most providers keep nothing, and whether a reader could tell is dear to ask
-            )
+            return None
         return self._reader.position if isinstance(self._reader, ResumableReader) else None
 
     async def run(

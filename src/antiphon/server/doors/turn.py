@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -276,27 +276,23 @@ async def _events(turn: Turn) -> AsyncGenerator[RunEvent, None]:
     """
     events = turn.handle.events()
     unknown = False
-    coming: asyncio.Future[RunEvent | None] | None = None
+    while (event := await (_soon(turn, events) if unknown else anext(events, None))) is not None:
+        unknown = isinstance(event, Unknown)
+        yield event
+
+
+async def _soon(turn: Turn, events: AsyncIterator[RunEvent]) -> RunEvent | None:
+    """Return what comes after an unknown outcome; raise where it stays unknown for long."""
+    coming = asyncio.ensure_future(anext(events, None))
     try:
-        while True:
-            coming = asyncio.ensure_future(anext(events, None))
-            if unknown and not await _soon(coming):
-                status = (await turn.handle.row()).status
-                if status is RunStatus.UNKNOWN:  # no longer, where it is being asked again
-                    raise run_error(turn.run.id, status, "outcome_unknown")
-            event = await coming
-            if event is None:
-                return
-            unknown = isinstance(event, Unknown)
-            yield event
+        done, _ = await asyncio.wait({coming}, timeout=UNKNOWN_GRACE_S)
+        if not done:
+            status = (await turn.handle.row()).status
+            if status is RunStatus.UNKNOWN:  # no longer, where it is being asked again
+                raise run_error(turn.run.id, status, "outcome_unknown")
+        return await coming
     finally:
-        if coming is not None:
-            coming.cancel()
-
-
-async def _soon(coming: asyncio.Future[RunEvent | None]) -> bool:
-    done, _ = await asyncio.wait({coming}, timeout=UNKNOWN_GRACE_S)
-    return bool(done)
+        coming.cancel()
 
 
 # In one piece.
