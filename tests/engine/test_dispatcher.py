@@ -193,7 +193,7 @@ async def test_an_illegal_line_is_refused_before_anything_is_recorded_as_sent(db
     async with app_on(db, provider) as app:
         chat = await app.create()
         run = await chat.send([Audio(data="AAAA", format="ogg-unheard-of"), Refusal(text="no")])
-        with pytest.raises(Refused, match="Nothing was sent") as caught:
+        with pytest.raises(Refused, match="was not sent") as caught:
             await run.result()
         assert (caught.value.code, caught.value.exit_code) == ("malformed_item", 3)
         assert (await run.explain()).operations == ()

@@ -155,7 +155,7 @@ class RunHandle:
     async def failure(self, status: RunStatus, code: str | None) -> AntiphonError:
         """Return the error of an end with this status and code, for whoever wanted its answer."""
         if code is not None and code in REASONS and not await self._was_sent():
-            return Refused(f"Nothing was sent. {REASONS[code].rule}", code=code, at=self.id)
+            return Refused(f"The request was not sent. {REASONS[code].rule}", code=code, at=self.id)
         return run_error(self.id, status, code)
 
     async def _was_sent(self) -> bool:
