@@ -72,7 +72,7 @@ async def bare(address: str, count: int) -> AsyncIterator[Turn]:
 class _Waiting:
     conversation: int
     revision: int
-    done: asyncio.Future[None]
+    done: asyncio.Future[bool]
 
 
 @asynccontextmanager
@@ -97,13 +97,15 @@ async def batched_function(address: str, count: int) -> AsyncIterator[Turn]:
                 ),
             )
             for one, (moved,) in zip(batch, rows, strict=True):
-                assert moved
-                one.done.set_result(None)
+                one.done.set_result(moved)
+
+    revisions = [0] * count  # a round leaves each conversation at a number of its own
 
     async def turn(conversation: int, number: int) -> None:
-        done = asyncio.get_running_loop().create_future()
-        waiting.put_nowait(_Waiting(conversation, number, done))
-        await done
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        waiting.put_nowait(_Waiting(conversation, revisions[conversation], done))
+        assert await done
+        revisions[conversation] += 1
 
     connections = [await asyncpg.connect(address) for _ in range(WRITERS)]
     await connections[0].execute(FUNCTION)
