@@ -32,8 +32,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from antiphon.core.findings import Finding
-    from antiphon.core.repair import Repair
+    from antiphon.core.findings import Finding, Repair
 
 
 class AntiphonError(Exception):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.core.blocks import Message, Origin, Outcome, Role, Text, ToolResult
-from antiphon.core.repair import RESULT_MISSING, repair
+from antiphon.core.repair import RESULT_MISSING, listed, repair
 from antiphon.core.rules import check
 from tests.support.lines import answer, asks, call, line, model, system, user
 
@@ -62,8 +62,8 @@ def test_a_call_without_a_result_gets_one_that_says_that_its_fate_is_unknown() -
     assert isinstance(added.content[0], Text)
     assert "may have taken effect" in added.content[0].text
     assert repaired.messages[3].origin is Origin.SYSTEM
-    assert [one.as_mapping().rule for one in repaired.repairs] == ["repair_result_added"]
-    assert repaired.repairs[0].as_mapping().detail == "missing_tool_result: c2"
+    assert [listed(one).rule for one in repaired.repairs] == ["repair_result_added"]
+    assert listed(repaired.repairs[0]).detail == "missing_tool_result: c2"
 
 
 def test_a_result_that_answers_nothing_goes_and_the_second_of_one_call_too() -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from antiphon.core.blocks import Image, Text
-from antiphon.core.repair import Change, Repair
+from antiphon.core.findings import Change, Repair
+from antiphon.core.repair import listed
 from antiphon.engine.settings import Settings
 from antiphon.errors import InvalidInput
 from antiphon.server import mending
@@ -143,7 +144,7 @@ async def test_no_other_origin_is_ever_invited(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["x\r\nset-cookie: a=b", "x\x00\x1b[2J", "ü,messages[1]"])
 def test_nothing_that_a_client_sent_can_end_a_header(place: str) -> None:
     one = Repair(change=Change.RESULT_REMOVED, reason="orphan_tool_result", at=place)
-    told = mending.headers([one.as_mapping()] * 20)["antiphon-repairs"]
+    told = mending.headers([listed(one)] * 20)["antiphon-repairs"]
     assert told.isascii()
     assert told.isprintable()
     assert told.endswith("12 more")

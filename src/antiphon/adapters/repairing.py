@@ -9,7 +9,8 @@ from msgspec import structs
 
 from antiphon.adapters.base import Parsed
 from antiphon.core.blocks import block_id
-from antiphon.core.repair import Repair, Repaired, repair
+from antiphon.core.findings import Repair
+from antiphon.core.repair import Repaired, repair
 
 
 def repaired(parsed: Parsed) -> tuple[Parsed, tuple[Repair, ...]]:

@@ -11,9 +11,8 @@ from antiphon.adapters.repairing import repaired
 from antiphon.cli.documents import Document
 from antiphon.cli.graph import read_graph
 from antiphon.cli.recognition import Recognised, recognise
-from antiphon.core.findings import Finding, Severity, ordered
+from antiphon.core.findings import Finding, Repair, Severity, ordered
 from antiphon.core.profile import Profile
-from antiphon.core.repair import Repair
 from antiphon.core.rules import check
 
 

@@ -16,6 +16,7 @@ from antiphon.cli.documents import Document, read_document
 from antiphon.cli.graph import read_graph
 from antiphon.cli.output import json_option, mappings, note, print_json
 from antiphon.cli.recognition import SAYING, recognise
+from antiphon.core.repair import listed
 
 UNNAMED = "unnamed-model"
 
@@ -43,8 +44,7 @@ def rendering(
     name = model or parsed.policy.model or UNNAMED
     parsed, repairs = repaired(parsed) if repair else (parsed, ())
     made = convert(parsed, adapter, source=dialect, model=name, endpoint=base_url or "")
-    listed = (*(one.as_mapping() for one in repairs), *made.mappings)
-    return replace(made, mappings=listed)
+    return replace(made, mappings=(*map(listed, repairs), *made.mappings))
 
 
 def _parsed(document: Document, dialect: str | None, adapter: Adapter) -> Parsed:

@@ -1,4 +1,4 @@
-"""Findings: why a sequence may not be sent. Data; the engine turns them into one refusal."""
+"""Findings: why a sequence may not be sent; repairs: what would make it legal. Data."""
 
 from __future__ import annotations
 
@@ -33,6 +33,26 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     position: int = 0
     severity: Severity = Severity.ERROR
     call_ids: tuple[str, ...] = ()
+
+
+class Change(StrEnum):
+    """What was done to one message or block."""
+
+    RESULT_ADDED = "result_added"
+    RESULT_REMOVED = "result_removed"
+    RESULT_MOVED = "result_moved"
+    CALL_REMOVED = "call_removed"
+    CALL_RENAMED = "call_renamed"
+    MESSAGE_REMOVED = "message_removed"
+
+
+class Repair(msgspec.Struct, frozen=True, kw_only=True):
+    """One change, where it was made, and the reason code of the rule that asked for it."""
+
+    change: Change
+    reason: str
+    at: str
+    call_id: str = ""
 
 
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Mapped
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -30,6 +29,7 @@ from antiphon.core.blocks import (
     Trust,
     block_id,
 )
+from antiphon.core.findings import Change, Repair
 from antiphon.core.ids import CallId, MessageId
 from antiphon.core.ledger import fate_unknown, text_result
 from antiphon.core.manifest import Mapping
@@ -38,31 +38,6 @@ RESULT_MISSING: Final = "result_missing"
 """The code of a result that was added: it says that the fate of its call is unknown."""
 
 _is_json: Final = msgspec.json.Decoder(msgspec.Raw).decode
-
-
-class Change(StrEnum):
-    """What was done to one message or block."""
-
-    RESULT_ADDED = "result_added"
-    RESULT_REMOVED = "result_removed"
-    RESULT_MOVED = "result_moved"
-    CALL_REMOVED = "call_removed"
-    CALL_RENAMED = "call_renamed"
-    MESSAGE_REMOVED = "message_removed"
-
-
-class Repair(msgspec.Struct, frozen=True, kw_only=True):
-    """One change, where it was made, and the reason code of the rule that asked for it."""
-
-    change: Change
-    reason: str
-    at: str
-    call_id: str = ""
-
-    def as_mapping(self) -> Mapping:
-        """Return it as a manifest lists it."""
-        detail = f"{self.reason}: {self.call_id}" if self.call_id else self.reason
-        return Mapping(rule=f"repair_{self.change}", block=self.at, detail=detail)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +51,12 @@ class Repaired:
     messages: tuple[Message, ...]
     repairs: tuple[Repair, ...]
     came_from: Mapped[str, str]
+
+
+def listed(one: Repair) -> Mapping:
+    """Return a repair as a manifest lists it."""
+    detail = f"{one.reason}: {one.call_id}" if one.call_id else one.reason
+    return Mapping(rule=f"repair_{one.change}", block=one.at, detail=detail)
 
 
 def repair(messages: Sequence[Message]) -> Repaired:

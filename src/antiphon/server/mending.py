@@ -12,6 +12,7 @@ from antiphon.adapters.base import Parsed
 from antiphon.adapters.repairing import repaired
 from antiphon.core.keys import Right
 from antiphon.core.manifest import Mapping
+from antiphon.core.repair import listed
 from antiphon.core.rules import check
 from antiphon.errors import InvalidInput, SequenceRejected
 from antiphon.server.principals import principal_of
@@ -59,7 +60,7 @@ def mended(request: Request, parsed: Parsed) -> Mended:
     if not asked(request):
         return Mended(parsed=parsed)
     whole, repairs = repaired(parsed)
-    return Mended(parsed=whole, repairs=tuple(one.as_mapping() for one in repairs))
+    return Mended(parsed=whole, repairs=tuple(map(listed, repairs)))
 
 
 def with_help(rejected: SequenceRejected, parsed: Parsed) -> SequenceRejected:
