@@ -278,7 +278,7 @@ def test_half_a_character_is_refused_by_name() -> None:
 
 def test_a_text_file_that_is_none_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput) as caught:
-        rendered(user(File(media_type="text/plain", data="!")))
+        rendered(user(File(media_type="text/plain", data="/w==")))
     assert caught.value.code == "bad_data"
 
 

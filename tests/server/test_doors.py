@@ -228,7 +228,7 @@ async def test_a_response_over_a_broken_history_is_repaired_alike(at: Door) -> N
         ({"tools": "x"}, "tools"),
         ({"max_tokens": "x"}, "max_tokens"),
         ({"max_completion_tokens": 2.5}, "max_completion_tokens"),
-        ({"max_tokens": 10**25}, "max_output_tokens"),
+        ({"max_tokens": 10**25}, "max_tokens"),
         ({"logprobs": True}, "logprobs"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"functions": [{"name": "x"}]}, "functions"),

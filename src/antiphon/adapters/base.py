@@ -25,6 +25,7 @@ from antiphon.core.findings import Finding
 from antiphon.core.ids import CallId, ConversationId, Digest
 from antiphon.core.inputs import InputBlock
 from antiphon.core.manifest import Policy, ToolDeclaration, WireRequest
+from antiphon.core.option_rules import check_options
 from antiphon.core.planning.tokens import TOKENS_A_REPLY, Counter, Weight
 from antiphon.core.profile import Profile
 from antiphon.core.recovery import Rung
@@ -150,7 +151,8 @@ class Parsed:
         tools: The declarations.
         policy: Everything else that shapes the request.
         findings: What could not be a message at all (`malformed_item`, `role_unsupported`).
-        places: Block id to its place in the request, where that is not the block id itself.
+        places: Block id to its place in the request, where that is not the block id itself; and
+            the name of an option of ours to what the dialect calls it.
         uncarried: Places of what the dialect allows and our graph cannot carry: such a request
             is legal, but we cannot be the ones to send it.
         facts: What the request says of the model that it is meant for, as the adapter of its
@@ -168,6 +170,20 @@ class Parsed:
     def located(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         """Return `findings` at places that the writer of the request can find."""
         return tuple(msgspec.structs.replace(f, at=self.places.get(f.at, f.at)) for f in findings)
+
+    def check_options(self) -> tuple[Finding, ...]:
+        """Return which options ask for what no provider can do, at their places."""
+        policy = self.policy
+        # A tool that our graph cannot carry may be the one that is chosen.
+        all_known = not any("tools[" in place for place in self.uncarried)
+        return self.located(
+            check_options(
+                tool_choice=policy.tool_choice,
+                max_output_tokens=policy.max_output_tokens,
+                temperature=policy.temperature,
+                tools=self.tools if all_known else None,
+            )
+        )
 
 
 class Adapter(Protocol):

@@ -39,6 +39,8 @@ def convert(
             code="unsupported_parameter",
             at=parsed.uncarried[0],
         )
+    if impossible := parsed.check_options():
+        raise SequenceRejected(impossible)
     form = form_of(adapter.name)
     extra, left_out = options.translate(
         parsed.policy, form_of(source) if source else form, form, options_of(adapter.name)

@@ -18,6 +18,7 @@ from antiphon.adapters.spellings import Spellings
 from antiphon.core.blocks import Message, ToolCall, block_id
 from antiphon.core.digests import NO_KEY, digest
 from antiphon.core.manifest import Mapping, Policy, ToolDeclaration
+from antiphon.core.option_rules import CHOSEN
 from antiphon.core.profile import Profile
 from antiphon.errors import InvalidInput
 
@@ -25,8 +26,6 @@ FOREIGN: Final = re.compile(r"[^a-zA-Z0-9_-]")
 """What stands in no name that every dialect takes."""
 
 LONGEST: Final = 64
-CHOSEN: Final = "tool:"
-"""Stands before the name of the one tool that has to be called."""
 
 
 class ToolNames(Spellings[str]):

@@ -125,7 +125,7 @@ def _findings(parsed: Parsed, found: Iterable[Finding]) -> tuple[Finding, ...]:
     if parsed.findings and not parsed.messages:
         # Nothing could be read as a message, which is not the same as nothing being there.
         found = [finding for finding in found if finding.code != "empty_sequence"]
-    return _in_order(parsed, [*parsed.findings, *parsed.located(found)])
+    return _in_order(parsed, [*parsed.findings, *parsed.check_options(), *parsed.located(found)])
 
 
 def _in_order(parsed: Parsed, findings: Iterable[Finding]) -> tuple[Finding, ...]:

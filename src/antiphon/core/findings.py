@@ -82,6 +82,8 @@ GRAPH_CODES: Final = (
     "missing_parent",
     "foreign_parent",
     "malformed_item",
+    "unknown_tool",
+    "bad_option",
 )
 """Rules that hold for every provider."""
 

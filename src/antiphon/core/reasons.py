@@ -103,6 +103,14 @@ REASONS: Final[Mapping[str, Reason]] = {
         "Every message has the shape that its role asks for.",
         "Correct the field that is named.",
     ),
+    "unknown_tool": Reason(
+        "A tool that has to be called is declared.",
+        "Declare it, or choose among those that are.",
+    ),
+    "bad_option": Reason(
+        "An option asks for what can be: at least one token, and a call only where there are tools.",
+        "Change the option, or leave it out.",
+    ),
     # Profile rules.
     "role_unsupported": Reason(
         "The dialect, or the model's template, knows the role.",

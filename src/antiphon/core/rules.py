@@ -18,6 +18,9 @@ from typing import Final
 import msgspec
 
 from antiphon.core.blocks import (
+    Audio,
+    File,
+    Image,
     Message,
     Reasoning,
     Refusal,
@@ -35,6 +38,7 @@ from antiphon.core.findings import Finding, ordered
 from antiphon.core.ids import CallId, ConversationId, Digest, MessageId
 from antiphon.core.ledger import arguments_digest
 from antiphon.core.manifest import ToolDeclaration
+from antiphon.core.media import MEDIA, unreadable
 from antiphon.core.profile import Profile
 from antiphon.core.profile_rules import INSTRUCTING, KIND_NAMES, ProfileRules
 from antiphon.errors import InvalidInput
@@ -315,6 +319,9 @@ class LineChecker:
 
     def _result(self, message: Message, order: int, position: int, result: ToolResult) -> None:
         call_id = result.call_id
+        for part in result.content:
+            if type(part) is not Text:
+                self._media(block_id(message.id, order), position, part)
         entry = self._open.pop(call_id, None)
         if entry is not None:
             self._answered.add(call_id)
@@ -387,6 +394,8 @@ class LineChecker:
                 position,
                 f"A tool message holds results only, no {_kind(kind)} block.",
             )
+        elif kind in MEDIA:
+            self._media(at, position, message.blocks[order])
         elif kind is ToolResult or (kind in ASSISTANT_KINDS and role is not Role.ASSISTANT):
             owner = "tool" if kind is ToolResult else "assistant"
             self._find(
@@ -394,6 +403,15 @@ class LineChecker:
                 at,
                 position,
                 f"A {_kind(kind)} block stands in {owner} messages, not in a {role}'s.",
+            )
+
+    def _media(self, at: str, position: int, block: object) -> None:
+        if isinstance(block, Image | Audio | File) and unreadable(block):
+            self._find(
+                "malformed_item",
+                at,
+                position,
+                f"The data of this {_kind(type(block))} is not base64. Encode its bytes, and nothing else.",
             )
 
     def _find(self, code: str, at: str, position: int, message: str, *call_ids: str) -> None:

@@ -91,12 +91,16 @@ def parse(request: Mapping[str, object]) -> Parsed:
         reader.message(f"messages[{number}]", item)
     tools = tuple(reader.tools(request.get("tools")))
     policy = _policy(request)
+    if policy.max_output_tokens == 0:
+        # It fills a cache at the provider and is answered by nothing, which is no turn of ours.
+        reader.uncarried.append("max_tokens")
+        policy = msgspec.structs.replace(policy, max_output_tokens=None)
     return Parsed(
         messages=tuple(reader.messages),
         tools=tools,
         policy=policy,
         findings=tuple(reader.findings),
-        places=reader.places,
+        places=reader.places | {"max_output_tokens": "max_tokens"},
         uncarried=tuple(reader.uncarried),
         facts={**facts_of(policy.model), **facts_of_options(policy.extra)},
     )

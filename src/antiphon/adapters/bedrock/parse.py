@@ -56,6 +56,17 @@ UNCARRIED: Final = frozenset(
 Fields = Mapping[str, object]
 
 
+LIES_ELSEWHERE: Final = "AAAA"
+"""Stands for the data of what lies in a bucket of the client's."""
+
+PLACES: Final = {
+    "max_output_tokens": "inferenceConfig.maxTokens",
+    "temperature": "inferenceConfig.temperature",
+    "tool_choice": "toolConfig.toolChoice",
+}
+"""What options of ours are called here, with where they stand."""
+
+
 def parse(request: Fields) -> Parsed:
     """Return `request` as our graph.
 
@@ -79,7 +90,7 @@ def parse(request: Fields) -> Parsed:
         tools=tools,
         policy=policy,
         findings=tuple(reader.findings),
-        places=reader.places,
+        places=reader.places | PLACES,
         uncarried=tuple(reader.uncarried),
         facts={**facts_of(policy.model), **facts_of_options(policy.extra)},
     )
@@ -218,7 +229,7 @@ class _Reader(RequestReader):
         data = source.get("bytes")
         if not isinstance(data, str):
             self.uncarried.append(at)  # it stands in a bucket
-            data = ""
+            data = LIES_ELSEWHERE
         return Image(media_type=f"image/{form}", data=data)
 
     def _document(
@@ -236,7 +247,7 @@ class _Reader(RequestReader):
                 data, form = base64.b64encode(text.encode()).decode(), "txt"
             case _:
                 self.uncarried.append(at)
-                data, form = "", "pdf"
+                data, form = LIES_ELSEWHERE, "pdf"
         if more.get("context") or more.get("citations"):
             self.uncarried.append(at)
         media_type = MEDIA_TYPES.get(str(form), f"application/{form}")

@@ -22,6 +22,13 @@ from antiphon.errors import InvalidInput
 Fields: TypeAlias = Mapping[str, object]
 
 OWN: Final = OWN_FIELDS | {"generationConfig"}
+PLACES: Final = {
+    "max_output_tokens": "generationConfig.maxOutputTokens",
+    "temperature": "generationConfig.temperature",
+    "tool_choice": "toolConfig.functionCallingConfig",
+}
+"""What options of ours are called here, with where they stand."""
+
 MODES: Final = {"AUTO": "auto", "ANY": "required", "NONE": "none"}
 BORDER: Final = re.compile(r"_([a-z])")
 

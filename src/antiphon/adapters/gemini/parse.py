@@ -80,7 +80,7 @@ def parse(request: Mapping[str, object]) -> Parsed:
         tools=declared.tools,
         policy=policy,
         findings=tuple(reader.findings),
-        places=reader.places,
+        places=reader.places | options.PLACES,
         uncarried=(*declared.uncarried, *reader.uncarried),
         facts=facts_of(policy.model),
     )

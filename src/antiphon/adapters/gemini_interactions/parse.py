@@ -46,6 +46,14 @@ ELSEWHERE: Final = ("agent", "agent_config", "previous_interaction_id", "continu
 CHOICES: Final = {"auto": "auto", "any": "required", "none": "none"}
 
 
+PLACES: Final = {
+    "max_output_tokens": "generation_config.max_output_tokens",
+    "temperature": "generation_config.temperature",
+    "tool_choice": "generation_config.tool_choice",
+}
+"""What options of ours are called here, with where they stand."""
+
+
 def parse(request: Fields) -> Parsed:
     """Return `request` as our graph.
 
@@ -81,7 +89,7 @@ def parse(request: Fields) -> Parsed:
         tools=tools,
         policy=policy,
         findings=tuple(reader.findings),
-        places=reader.places,
+        places=reader.places | PLACES,
         uncarried=tuple(reader.uncarried),
         facts=facts_of(policy.model),
     )

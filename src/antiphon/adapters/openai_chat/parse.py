@@ -68,7 +68,7 @@ def parse(request: Mapping[str, object], dialect: str = "openai-chat") -> Parsed
         tools=tools,
         policy=_policy(request),
         findings=tuple(reader.findings),
-        places=reader.places,
+        places=reader.places | {"max_output_tokens": _limit(request)},
         uncarried=tuple(reader.uncarried),
         facts=_facts(request, items),
     )
@@ -316,7 +316,7 @@ class _Reader:
 
 def _policy(request: Mapping[str, object]) -> Policy:
     """Return the options of a request. Those without a setting of ours are passed on as they are."""
-    limit = next((name for name in LIMITS if request.get(name) is not None), LIMITS[0])
+    limit = _limit(request)
     extra = {k: v for k, v in request.items() if k not in POLICY_FIELDS and v is not None}
     choice = request.get("tool_choice")
     match choice:
@@ -348,6 +348,11 @@ def _policy(request: Mapping[str, object]) -> Policy:
                 at=limit if name == "max_output_tokens" else name,
             )
     return Policy(**fields)  # type: ignore[arg-type]  # each was checked just above
+
+
+def _limit(request: Mapping[str, object]) -> str:
+    """Return the name by which a request says how long its answer may be."""
+    return next((name for name in LIMITS if request.get(name) is not None), LIMITS[0])
 
 
 LIMITS: Final = ("max_completion_tokens", "max_tokens")

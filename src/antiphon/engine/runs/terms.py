@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Final
 
 import msgspec
 
@@ -15,16 +14,14 @@ from antiphon.core.commands import PutContent
 from antiphon.core.digests import digest
 from antiphon.core.ids import ConversationId, Digest, TenantId
 from antiphon.core.manifest import Policy, ToolDeclaration, stored_digest
+from antiphon.core.option_rules import check_options
 from antiphon.core.records import Fallback, RunOptions
 from antiphon.core.schemas import compile_schema
 from antiphon.engine.knowledge.context import with_knowledge
 from antiphon.engine.models import Model
 from antiphon.engine.texts import storable
 from antiphon.engine.world import World
-from antiphon.errors import InvalidInput, NotFound
-
-MOST_TOKENS: Final = 2**31 - 1
-"""Larger numbers have no place in a store, and no provider has such a limit."""
+from antiphon.errors import InvalidInput, NotFound, SequenceRejected
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +68,8 @@ async def terms(
     Raises:
         NotFound: `model_not_found`, `no_such_instructions`.
         Conflict: `model_busy`: too many calls of this tenant wait for it.
-        InvalidInput: `bad_option`: more tokens than any answer has; text that cannot be stored;
+        SequenceRejected: An option asks for what cannot be; `at` is its name here.
+        InvalidInput: Text that cannot be stored;
             `tool_name_conflict`: a tool of the caller's has the name of another one that runs here;
             `schema_unsupported`: what the answer is to be judged by is no schema.
     """
@@ -83,16 +81,18 @@ async def terms(
                 code="tool_name_conflict",
                 at=tool.name,
             )
-    if (ask.max_output_tokens or 0) > MOST_TOKENS:
-        raise InvalidInput(
-            f"An answer has at most {MOST_TOKENS} tokens.",
-            code="bad_option",
-            at="max_output_tokens",
-        )
+    tools = ask.tools or tuple(f.declaration for f in world.functions.values())
+    impossible = check_options(
+        tool_choice=ask.tool_choice,
+        max_output_tokens=ask.max_output_tokens,
+        temperature=ask.temperature,
+        tools=tools,
+    )
+    if found := tuple(impossible):
+        raise SequenceRejected(found)
     model = world.settings.models.get(ask.model)
     world.gates.check(model, tenant)
     key = await world.store.tenant_key(tenant)
-    tools = ask.tools or tuple(f.declaration for f in world.functions.values())
     policy = await with_knowledge(world, tenant, policy_for(model, ask), ask.named, conversation)
     with storable("instructions or tools"):
         stored_policy, stored_tools = stored_digest(key, policy), stored_digest(key, tools)

@@ -152,7 +152,10 @@ async def _understood(request: Request, parsed: Parsed, form: str) -> tuple[Mend
         )
     whole = mended(request, parsed)
     ask = replace(_ask(whole, form, model), key=principal.id)
-    return whole, await terms(engine.world, principal.tenant, ask)
+    try:
+        return whole, await terms(engine.world, principal.tenant, ask)
+    except SequenceRejected as impossible:
+        raise SequenceRejected(parsed.located(impossible.findings)) from None
 
 
 async def _begun(
