@@ -23,7 +23,9 @@ Flags come before `ANTIPHON_*` of the environment, that before `antiphon.toml`. 
 def page() -> str:
     """Return the page as it should be."""
     os.environ.update(COLUMNS="90", NO_COLOR="1")
-    context = click.Context(program, info_name="antiphon", max_content_width=90)
+    context = click.Context(
+        program, info_name="antiphon", max_content_width=90, **program.context_settings
+    )
     parts = [HEAD, "```text", program.get_help(context), "```"]
     for name in program.list_commands(context):
         command = program.get_command(context, name)

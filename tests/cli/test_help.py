@@ -65,3 +65,19 @@ def test_the_page_is_what_the_commands_say(script: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("asked", ["demo", "--help", "lint --json -", "no-such-command --json"])
+def test_an_output_that_cannot_be_written_is_an_error_and_no_traceback(asked: str) -> None:
+    with Path("/dev/full").open("wb") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "antiphon", *asked.split()],
+            input=b'{"model": "m", "messages": []}',
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert ended.returncode == 1
+    assert ended.stderr.decode().splitlines() == [
+        "error[output_lost]: The output cannot be written: No space left on device."
+    ]

@@ -145,7 +145,7 @@ def test_a_torn_last_line_is_reported_and_the_rest_kept(place: Place, cut: int) 
         assert [row[0] for row in shape(place)] == ["a", "b", "c"]
         return
     assert "line 5 was cut and is left out" in told.err
-    assert "1 message of the export are not in the file" in told.err
+    assert "the file lacks 1 message of the export" in told.err
     assert [row[0] for row in shape(place)] == ["a", "b"]
 
 

@@ -18,7 +18,7 @@ from typing import Final, NoReturn
 import click
 
 from antiphon import __version__
-from antiphon.cli.output import show_crash, show_error
+from antiphon.cli.output import OutputLost, reporting_loss, show_crash, show_error
 from antiphon.errors import AntiphonError, InvalidInput, RunCanceled
 
 COMMANDS: Final = {
@@ -106,10 +106,15 @@ def cli(ctx: click.Context) -> None:
 def main(arguments: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with the code that the outcome has."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout = reporting_loss(sys.stdout)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a narrow encoding shall cost a character, no answer
             stream.reconfigure(errors="backslashreplace")
-    code = run(arguments)
+    try:
+        code = run(arguments)
+    except OutputLost as error:
+        code = show_error(error, as_json=False)
     # All is settled and told; whoever is impatient from here on ends the interpreter's own end.
     signal.signal(signal.SIGINT, lambda *_: os._exit(code))
     sys.exit(code)
@@ -120,7 +125,9 @@ def run(arguments: list[str]) -> int:
     as_json = "--json" in arguments
     try:
         code = cli.main(arguments, prog_name="antiphon", standalone_mode=False)
-        sys.stdout.flush()
+        print(end="", flush=True)
+    except OutputLost:
+        raise  # an error as JSON would be lost as well
     except AntiphonError as error:
         return show_error(error, as_json=as_json)
     except click.UsageError as error:

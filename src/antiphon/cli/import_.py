@@ -55,7 +55,7 @@ def command(file: str, into: str | None, as_json: bool, db: str | None, config: 
         note(f"line {archive.torn_line} was cut and is left out; everything before it is kept")
     for one in done:
         if one.missing:
-            note(f"{one.id}: {count(one.missing, 'message')} of the export are not in the file")
+            note(f"{one.id}: the file lacks {count(one.missing, 'message')} of the export")
 
 
 def _read(name: str) -> list[bytes]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import traceback
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
 from antiphon.errors import AntiphonError, InternalError, SequenceRejected
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -24,6 +28,43 @@ db_option: Final = click.option(
 config_option: Final = click.option(
     "--config", metavar="FILE", envvar="ANTIPHON_CONFIG", help="The settings; antiphon.toml."
 )
+
+
+class OutputLost(AntiphonError):
+    """What was asked for cannot be written where it was to go."""
+
+    default_code = "output_lost"
+
+
+class _Output(io.FileIO):
+    """A stream that says once that it cannot be written, as an error of its own."""
+
+    _lost = False
+
+    def write(self, data: ReadableBuffer, /) -> int:
+        """Write `data`, or nothing any more.
+
+        Raises:
+            BrokenPipeError: Nobody reads it.
+            OutputLost: The disk is full, for one.
+        """
+        if self._lost:
+            return memoryview(data).nbytes
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self._lost = True
+            raise OutputLost(f"The output cannot be written: {error.strerror}.") from None
+
+
+def reporting_loss(stream: io.TextIOWrapper) -> io.TextIOWrapper:
+    """Return the same output, raising `OutputLost` when it cannot be written."""
+    raw = _Output(stream.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), encoding=stream.encoding, line_buffering=stream.isatty()
+    )
 
 
 def print_json(value: object) -> None:
