@@ -178,3 +178,20 @@ async def test_neither_learns_or_changes_anything_of_the_other(tmp_path: Path) -
 def without_own_doings(told: str) -> Any:
     """Leave out keys and rollouts, which each tenant may make for itself while it hammers."""
     return json.loads(told)[:4]
+
+
+async def test_a_stream_of_several_conversations_says_of_a_strangers_what_it_says_of_none(
+    tmp_path: Path,
+) -> None:
+    async with two(tmp_path) as (acme, rival):
+        theirs = rival.ids["conversation"]
+        path = f"{ROOT}/events?after={theirs}:0,conv_none:0,{acme.ids['conversation']}:0"
+        async with acme.client.asked("GET", path) as live:
+            told = [await live.frame() for _ in range(3)]
+        said = {one.event: one.json for one in told if one is not None}
+        of_theirs, of_none = said[theirs], said["conv_none"]
+        assert of_theirs["error"].pop("at") == theirs
+        assert of_none["error"].pop("at") == "conv_none"
+        assert of_theirs == of_none
+        assert of_none["status"] == 404
+        assert said[acme.ids["conversation"]]["type"] == "durable"

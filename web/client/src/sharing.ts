@@ -1,13 +1,14 @@
 /**
- * One stream of a conversation's events for all tabs of a browser that look at it.
+ * One stream of events for all tabs of a browser, whatever conversations they look at.
  *
  * A browser opens six connections to a host that speaks HTTP/1.1, and each stream holds one: seven
  * tabs, and nothing gets through any more. So whoever holds a lock fetches for all, and says on a
  * channel what it is told. The lock passes on when its tab is closed or dies; from a tab that is
  * frozen, and so answers nobody, it is taken.
  *
- * This knows events only as text. What they mean, and what to do about a gap, a repetition or an
- * end, is up to each tab's `Feed`: it is told no more than any network may tell it.
+ * This knows events only as text, and of which conversation they are. What they mean, and what to
+ * do about a gap, a repetition or an end, is up to each tab's `Feed`: it is told no more than any
+ * network may tell it.
  */
 
 import { newId } from "./ids.ts";
@@ -15,68 +16,80 @@ import { newId } from "./ids.ts";
 type Fetch = typeof globalThis.fetch;
 
 type Said =
-  /** A tab wants what came after a number. */
-  | { readonly say: "join"; readonly id: string; readonly after: number }
-  /** Somebody else fetches from now on: who waits asks again. */
+  /** A tab wants what came in a conversation after a number. */
+  | { readonly say: "join"; readonly of: string; readonly id: string; readonly after: number }
+  /** It does no more. */
+  | { readonly say: "leave"; readonly id: string }
+  /** Who fetches has taken note of it, and so is not frozen. */
+  | { readonly say: "heard"; readonly id: string }
+  /** Somebody else fetches from now on: whoever wants something says so again. */
   | { readonly say: "lead" }
   /** What follows is a new stream, which begins early enough for these. */
   | { readonly say: "open"; readonly ids: readonly string[] }
-  | { readonly say: "text"; readonly text: string }
-  | { readonly say: "refused"; readonly status: number; readonly text: string }
+  /** Events of one conversation, or a sign of life for all. */
+  | { readonly say: "text"; readonly of: string | null; readonly text: string }
+  /** Nothing will come of one conversation, or of any. */
+  | { readonly say: "refused"; readonly of: string | null; readonly status: number; readonly text: string }
   /** The stream is at its end, or there is none. */
   | { readonly say: "over" };
 
-/** So many joins at once are one request: tabs come back together when a stream is recycled. */
-const GATHER_MS = 30;
+/** A request that was not answered for so long is given up for one that asks for more. */
+const ANSWER_MS = 250;
 /** A tab that fetches and does not answer for so long is frozen. */
 const FROZEN_MS = 2_500;
 /** A tab that attaches anew is gone for a moment only. */
 const GONE_MS = 500;
+/** A server tells of so many conversations in one stream. */
+const MOST = 100;
 
 /** Return a `fetch` whose streams of events are shared between the tabs of a browser, where it can do that. */
 export function sharing(fetch: Fetch = (...asked) => globalThis.fetch(...asked)): Fetch {
   if (globalThis.navigator?.locks === undefined || globalThis.BroadcastChannel === undefined) return fetch;
   const circles = new Map<string, Circle>();
   return (input, init = {}) => {
-    const [, path, after] = /^(.*\/events)\?after=(\d+)$/.exec(String(input)) ?? [];
-    if (path === undefined) return fetch(input, init);
-    let circle = circles.get(path);
-    if (circle === undefined) circles.set(path, (circle = new Circle(path, fetch, () => circles.delete(path))));
+    const [, root, of, after] = /^(.*)\/conversations\/([\w-]+)\/events\?after=(\d+)$/.exec(String(input)) ?? [];
+    if (root === undefined || of === undefined) return fetch(input, init);
+    let circle = circles.get(root);
+    if (circle === undefined) circles.set(root, (circle = new Circle(root, fetch, () => circles.delete(root))));
     init.signal?.throwIfAborted();
-    return circle.join(Number(after), init);
+    return circle.join(of, Number(after), init);
   };
 }
 
 /** Who in this tab reads the stream. */
 interface Member {
-  readonly after: number;
+  readonly of: string;
+  /** The number of the last event that it was given. */
+  after: number;
   readonly answer: (response: Response) => void;
   readonly fail: (reason: unknown) => void;
+  heard: boolean;
   body: ReadableStreamDefaultController<Uint8Array> | null;
 }
 
-/** What one tab has to do with the stream at one path. */
+/** What one tab has to do with the streams of one server. */
 class Circle {
-  readonly #path: string;
+  readonly #root: string;
   readonly #fetch: Fetch;
   readonly #channel: BroadcastChannel;
   readonly #dissolve: () => void;
   readonly #members = new Map<string, Member>();
-  /** Joins that the next request is to answer. */
-  readonly #joining = new Set<string>();
   readonly #encoder = new TextEncoder();
   #init: RequestInit = {};
-  /** The number of the last event that came by. */
-  #seq = Infinity;
-  #from = Infinity;
   #release: (() => void) | null = null;
   #contending = new AbortController();
-  #stream: AbortController | null = null;
-  #gathering: ReturnType<typeof setTimeout> | undefined;
   #gone: ReturnType<typeof setTimeout> | undefined;
+  // Of who fetches: by conversation, who in any tab reads it, and how far it has been told.
+  readonly #read = new Map<string, { after: number; readonly ids: Set<string> }>();
+  /** Joins that no stream has been opened for. */
+  readonly #joining = new Set<string>();
+  #stream: AbortController | null = null;
+  /** When the request left that is not answered yet. */
+  #askedAt: number | null = null;
+  #more = false;
 
-  constructor(path: string, fetch: Fetch, dissolve: () => void) {
-    this.#path = path;
+  constructor(root: string, fetch: Fetch, dissolve: () => void) {
+    this.#root = root;
     this.#fetch = fetch;
     this.#dissolve = dissolve;
     this.#channel = new BroadcastChannel(this.#name);
@@ -85,22 +98,24 @@ class Circle {
   }
 
   get #name(): string {
-    return `antiphon ${this.#path}`;
+    return `antiphon ${this.#root}`;
   }
 
-  join(after: number, { signal, ...init }: RequestInit): Promise<Response> {
+  join(of: string, after: number, { signal, ...init }: RequestInit): Promise<Response> {
     clearTimeout(this.#gone);
     this.#init = init;
     const id = newId("tab_");
     return new Promise((answer, fail) => {
-      this.#members.set(id, { after, answer, fail, body: null });
+      const member: Member = { of, after, answer, fail, heard: false, body: null };
+      this.#members.set(id, member);
       signal?.addEventListener("abort", () => {
-        this.#end(id, (member) => (member.body === null ? fail(signal.reason) : member.body.error(signal.reason)));
+        this.#end(id, () => (member.body === null ? fail(signal.reason) : member.body.error(signal.reason)));
+        this.#ask({ say: "leave", id });
         this.#leave();
       });
-      this.#ask(id, after);
+      this.#ask({ say: "join", of, id, after });
       setTimeout(() => {
-        if (this.#release === null && this.#members.get(id)?.body === null) this.#contend({ steal: true });
+        if (!member.heard && this.#release === null && this.#members.has(id)) this.#contend({ steal: true });
       }, FROZEN_MS);
     });
   }
@@ -130,10 +145,14 @@ class Circle {
   #stand(): void {
     this.#release?.();
     this.#release = null;
+    this.#stop();
+  }
+
+  #stop(): void {
     this.#stream?.abort();
-    this.#stream = null;
-    clearTimeout(this.#gathering);
-    this.#gathering = undefined;
+    this.#stream = this.#askedAt = null;
+    this.#more = false;
+    this.#read.clear();
     this.#joining.clear();
   }
 
@@ -155,36 +174,49 @@ class Circle {
     this.#hear(said);
   }
 
-  #ask(id: string, after: number): void {
-    const join: Said = { say: "join", id, after };
-    if (this.#release === null) this.#channel.postMessage(join);
-    else this.#hear(join);
+  /** Say something to who fetches. */
+  #ask(said: Said): void {
+    if (this.#release === null) this.#channel.postMessage(said);
+    else this.#hear(said);
   }
 
   #hear(said: Said): void {
     switch (said.say) {
       case "join":
-        if (this.#release !== null) this.#gather(said.id, said.after);
+        if (this.#release !== null) this.#admit(said);
         return;
+      case "leave":
+        for (const [of, { ids }] of this.#read) if (ids.delete(said.id) && ids.size === 0) this.#read.delete(of);
+        return;
+      case "heard": {
+        const member = this.#members.get(said.id);
+        if (member !== undefined) member.heard = true;
+        return;
+      }
       case "lead":
-        if (this.#release !== null) this.#gather("", this.#seq);
-        for (const [id, member] of this.#members) if (member.body === null) this.#ask(id, member.after);
+        for (const [id, { of, after }] of this.#members) this.#ask({ say: "join", of, id, after });
         return;
       case "open":
         for (const id of said.ids) this.#open(id);
         return;
-      case "text":
-        for (const [, seq] of said.text.matchAll(/^id: ?(\d+)/gm)) this.#seq = Number(seq);
-        for (const { body } of this.#members.values()) body?.enqueue(this.#encoder.encode(said.text));
+      case "text": {
+        const seq = Number([...said.text.matchAll(/^id: ?(\d+)/gm)].at(-1)?.[1] ?? 0);
+        const known = this.#read.get(said.of ?? "");
+        if (known !== undefined) known.after = Math.max(known.after, seq);
+        for (const member of this.#members.values()) {
+          if (member.body === null || (said.of !== null && said.of !== member.of)) continue;
+          member.after = Math.max(member.after, seq);
+          member.body.enqueue(this.#encoder.encode(said.text));
+        }
         return;
+      }
       case "refused":
-        return this.#all((member) => {
-          const { status, text } = said;
-          if (member.body === null) member.answer(new Response(text, { status }));
-          else member.body.close();
+        return this.#all(said.of, ({ body, answer }) => {
+          if (body === null) answer(new Response(said.text, { status: said.status }));
+          else body.close();
         });
       case "over":
-        return this.#all((member) => (member.body === null ? member.fail(new TypeError("lost")) : member.body.close()));
+        return this.#all(null, ({ body, fail }) => (body === null ? fail(new TypeError("lost")) : body.close()));
     }
   }
 
@@ -195,8 +227,9 @@ class Circle {
     member.answer(new Response(body, { headers: { "content-type": "text/event-stream" } }));
   }
 
-  #all(end: (member: Member) => void): void {
-    for (const id of [...this.#members.keys()]) this.#end(id, end);
+  /** Let everyone go who reads a conversation; null for all of them. */
+  #all(of: string | null, end: (member: Member) => void): void {
+    for (const [id, member] of [...this.#members]) if (of === null || of === member.of) this.#end(id, end);
   }
 
   #end(id: string, end: (member: Member) => void): void {
@@ -207,41 +240,70 @@ class Circle {
 
   // The request.
 
-  /** Have the stream begin at `after`, or where it stands, if that is earlier. */
-  #gather(id: string, after: number): void {
+  /** Have the stream tell of one more, from where that stands, or earlier. */
+  #admit({ of, id, after }: Said & { readonly say: "join" }): void {
+    const known = this.#read.get(of) ?? { after, ids: new Set() };
+    this.#read.delete(of); // the newest are the last
+    this.#read.set(of, { after: Math.min(after, known.after), ids: known.ids.add(id) });
     this.#joining.add(id);
-    this.#from = Math.min(this.#from, after, this.#seq);
-    this.#gathering ??= setTimeout(() => void this.#follow(), GATHER_MS);
+    this.#tell({ say: "heard", id });
+    // Tabs come back together when a stream is recycled: those that join meanwhile share the next request.
+    if (this.#askedAt !== null && Date.now() - this.#askedAt < ANSWER_MS) this.#more = true;
+    else void this.#follow();
   }
 
   async #follow(): Promise<void> {
-    this.#gathering = undefined;
-    const [from, ids] = [this.#from, [...this.#joining]];
-    this.#from = Infinity;
+    const told = [...this.#read].slice(-MOST);
+    const ids = told.flatMap(([, { ids }]) => [...ids]).filter((id) => this.#joining.has(id));
+    if (told.length === 0) return this.#stop();
     this.#joining.clear();
+    this.#more = false;
     this.#stream?.abort();
-    if (from === Infinity) return; // nobody has said yet from where
     const stream = (this.#stream = new AbortController());
-    const said = (what: Said) => {
-      if (this.#stream === stream) this.#tell(what);
-    };
+    this.#askedAt = Date.now();
+    const cursors = told.map(([of, { after }]) => `${of}:${after}`).join(",");
     try {
-      const answer = await this.#fetch(`${this.#path}?after=${from}`, { ...this.#init, signal: stream.signal });
-      if (!answer.ok || answer.body === null) return said({ say: "refused", status: answer.status, text: await answer.text() });
-      said({ say: "open", ids });
-      const reader = answer.body.getReader();
-      const decoder = new TextDecoder();
-      let held = "";
-      for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
-        held += decoder.decode(piece.value, { stream: true });
-        const end = held.lastIndexOf("\n\n") + 2; // an event is passed on whole, or not at all
-        if (end < 2) continue;
-        said({ say: "text", text: held.slice(0, end) });
-        held = held.slice(end);
+      const answer = await this.#fetch(`${this.#root}/events?after=${cursors}`, { ...this.#init, signal: stream.signal });
+      const refusal = answer.ok && answer.body !== null ? null : await answer.text();
+      if (this.#stream !== stream) return;
+      this.#askedAt = null;
+      if (refusal !== null) this.#tell({ say: "refused", of: null, status: answer.status, text: refusal });
+      else {
+        this.#tell({ say: "open", ids });
+        if (this.#more) return void this.#follow();
+        await this.#pass(answer.body as ReadableStream<Uint8Array>, stream);
       }
     } catch {
       // It broke, as it does for anybody.
     }
-    said({ say: "over" });
+    if (this.#stream !== stream) return;
+    this.#stop();
+    this.#tell({ say: "over" });
+  }
+
+  /** Tell everyone what comes, each event whole or not at all. */
+  async #pass(body: ReadableStream<Uint8Array>, stream: AbortController): Promise<void> {
+    const reader = body.getReader();
+    const decoder = new TextDecoder();
+    let held = "";
+    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+      if (this.#stream !== stream) return;
+      const events = (held + decoder.decode(piece.value, { stream: true })).split("\n\n");
+      held = events.pop() ?? "";
+      const texts = new Map<string | null, string>();
+      for (const event of events) {
+        const of = /^event: ?(.*)$/m.exec(event)?.[1] ?? null;
+        const refused = /^data: ?(\{"type":"refused".*)$/m.exec(event)?.[1];
+        if (refused === undefined) texts.set(of, `${texts.get(of) ?? ""}${event}\n\n`);
+        else this.#refuse(of, refused);
+      }
+      for (const [of, text] of texts) this.#tell({ say: "text", of, text });
+    }
+  }
+
+  #refuse(of: string | null, data: string): void {
+    const { status, error } = JSON.parse(data) as { status: number; error: object };
+    this.#read.delete(of ?? "");
+    this.#tell({ say: "refused", of, status, text: JSON.stringify({ error }) });
   }
 }

@@ -25,6 +25,8 @@ export class Proxy {
   down = false;
   /** How many streams of events are open now. */
   streams = 0;
+  /** What the newest of them was asked to tell of. */
+  newest = "";
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
 
@@ -59,6 +61,7 @@ export class Proxy {
     const events = /\/events\?|\/stream$/.test(path);
     if (events) {
       this.streams++;
+      this.newest = path;
       answer.on("close", () => this.streams--);
     }
     const cut = events ? this.cuts.shift() : undefined;

@@ -145,6 +145,51 @@ test("seven tabs see the same answer over one connection, and go on when the tab
   });
 });
 
+test("eight tabs with a conversation each need one connection, and none of them is kept waiting", async () => {
+  await opened("/", async (page) => {
+    const animals = ["auk", "boa", "cod", "doe", "eel", "fox", "gnu", "hen"];
+    const tabs = [page];
+    while (tabs.length < animals.length) tabs.push(await page.context().newPage());
+    for (const [at, tab] of tabs.entries()) {
+      await tab.goto(new URL("/", page.url()).href);
+      await begun(tab, `Begin ${at}`, "ready");
+    }
+    assert.equal(proxy.streams, 1);
+    const followed = [...proxy.newest.matchAll(/conv_\w+/g)].map(([name]) => name);
+    assert.deepEqual(followed.sort(), tabs.map(conversationOf).sort());
+    const end = gate();
+    for (const [at, tab] of tabs.entries()) {
+      model.will(async (saying) => {
+        saying.say(`${animals[at]} hears `);
+        await end.passed;
+        saying.say("rain");
+        saying.end();
+      });
+      await says(tab, "Go on");
+      await until(() => screen(tab), (seen) => seen.at(-1) === `preview: ${animals[at]} hears`);
+    }
+    assert.equal(proxy.streams, 1);
+    // Who looks at another conversation is told of that one, over the same connection, from its beginning.
+    await tabs[1]?.goto(tabs[7]?.url() ?? "");
+    await until(() => screen(tabs[1] as Page), (seen) => seen.at(-1) === "preview: hen hears");
+    await tabs[0]?.close(); // it was the one that fetched
+    end.open();
+    for (const [at, tab] of tabs.entries()) {
+      const animal = at === 1 ? "hen" : animals[at];
+      if (at > 0) await showing(tab, `Begin ${at === 1 ? 7 : at}`, "ready", "Go on", `${animal} hears rain`);
+    }
+    assert.equal(proxy.streams, 1);
+    // One that is gone says so in its own tab; the others are followed on.
+    await antiphon.api("DELETE", `/conversations/${conversationOf(tabs[2] as Page)}`);
+    await tabs[2]?.reload();
+    await tabs[2]?.getByRole("heading", { name: "There is no such conversation." }).waitFor();
+    await says(tabs[3] as Page, "And on");
+    await until(() => screen(tabs[3] as Page), (seen) => seen.at(-1) === "Answer to And on.");
+    for (const tab of tabs.slice(3)) await settled(tab);
+    neverSent(...animals);
+  });
+});
+
 /** Stop everything that a page does, as a browser does with a tab in the background; then let it go on. */
 async function frozen(page: Page, meanwhile: () => Promise<void>): Promise<void> {
   const session = await page.context().newCDPSession(page);

@@ -30,7 +30,7 @@ from antiphon.core.attach import (
     Snapshot,
 )
 from antiphon.core.events import CaughtUp, Durable, Preview, StreamItem
-from antiphon.core.ids import RunId
+from antiphon.core.ids import ConversationId, RunId
 from antiphon.core.records import Conversation
 from antiphon.errors import InvalidInput
 from antiphon.server.body import Query, answer, engine_of, queried
@@ -64,6 +64,15 @@ def after_of(request: Request, row: Conversation) -> int:
         if not (last.isascii() and last.isdigit()):
             raise InvalidInput("A cursor is a number.", code="bad_cursor", at=last[:80])
         after = int(last)
+    return reached(after, row)
+
+
+def reached(after: int, row: Conversation) -> int:
+    """Return a cursor that the conversation has come to.
+
+    Raises:
+        InvalidInput: `bad_cursor`: it is from the future.
+    """
     if after > row.last_event:
         raise InvalidInput(
             f"This cursor is from the future: the conversation has {row.last_event} events.",
@@ -154,19 +163,24 @@ class Teller:
         """Yield the frames of `stream` as bytes."""
         async with contextlib.aclosing(self.frames(stream)) as frames:
             async for told in frames:
-                yield _written(told)
+                yield written(told)
 
     def farewell(self, reason: Ending) -> bytes:
         """Return the last frame of a stream that the server closes."""
+        return written(self.end(reason))
+
+    def end(self, reason: Ending) -> End:
+        """Return what a follower is told where the server closes its stream."""
         retry_ms = 0 if reason is Ending.RECYCLED else 1_000
-        return _written(End(reason=reason, seq=self.seq, retry_ms=retry_ms))
+        return End(reason=reason, seq=self.seq, retry_ms=retry_ms)
 
 
-def _written(told: Frame) -> bytes:
+def written(told: Frame, *, of: ConversationId | None = None) -> bytes:
+    """Return a frame as bytes: named after what it is or, beside others, after its conversation."""
     named = told.event if isinstance(told, Numbered) else told
     return frame(
         msgspec.json.encode(told),
-        event=str(type(named).__struct_config__.tag),
+        event=of or str(type(named).__struct_config__.tag),
         number=told.seq if isinstance(told, Numbered) else None,
     )
 
