@@ -57,6 +57,8 @@ class World:
     counts: Counts = field(init=False)
     gates: Gates = field(init=False)
     rollouts: RolloutTable = field(init=False)
+    waiting: int = field(default=0, init=False)
+    """How much work waits because the store takes nothing."""
 
     def __post_init__(self) -> None:
         """Make what is this engine's own, of the parts that it was given."""
@@ -91,16 +93,24 @@ class World:
         return await self._patiently(lambda: self.store.do_all(*commands))
 
     async def _patiently(self, work: Callable[[], Awaitable[R]]) -> R:
+        try:
+            return await work()
+        except NotDurable as problem:
+            log.warning("The store takes nothing; work waits for it: %s", problem.message)
+        self.waiting += 1
+        try:
+            return await self._until_taken(work)
+        finally:
+            self.waiting -= 1
+
+    async def _until_taken(self, work: Callable[[], Awaitable[R]]) -> R:
         pause_s = FIRST_PAUSE_S
         while True:
+            await self.clock.sleep(pause_s)
             try:
                 return await work()
-            except NotDurable as failure:
-                problem = failure
-            if pause_s == FIRST_PAUSE_S:
-                log.warning("The store takes nothing; work waits for it: %s", problem.message)
-            await self.clock.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            except NotDurable:
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
     def owns(self, run: Run) -> bool:
         """Say whether the run was placed or claimed by this engine, and by nobody since."""

@@ -1,15 +1,21 @@
-"""Whether the server is up, for whoever looks after it."""
+"""Whether the server is up, and whether it can work, for whoever looks after it."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.server.body import answer
+from antiphon.engine.world import World
+from antiphon.errors import StoreError
+from antiphon.server.body import answer, engine_of
 from antiphon.server.endpoints import Endpoint
+
+PATIENCE_S: Final = 2.0
+"""How long a store may take to answer that there is one."""
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,4 +29,25 @@ async def _health(request: Request) -> Response:
     return answer(Health(status="ok"))
 
 
-routes: Final = [Endpoint("GET", "/healthz", _health, answer=Health, public=True)]
+async def _ready(request: Request) -> Response:
+    """Say whether the server can work: 503 while its database answers nothing or takes nothing."""
+    if await _store_works(engine_of(request).world):
+        return answer(Health(status="ready"))
+    return answer(Health(status="store_unavailable"), 503)
+
+
+async def _store_works(world: World) -> bool:
+    if world.waiting:
+        return False
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await world.store.addresses()
+    except (StoreError, TimeoutError):
+        return False
+    return True
+
+
+routes: Final = [
+    Endpoint("GET", "/healthz", _health, answer=Health, public=True),
+    Endpoint("GET", "/readyz", _ready, answer=Health, public=True),
+]

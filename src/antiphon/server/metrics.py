@@ -48,6 +48,7 @@ METRICS: Final = {
     "http_request_seconds": ("histogram", "Until the end of an answer; streams are left out."),
     "conversations_paused": ("gauge", "Conversations that wait for another adapter's version."),
     "calls_waiting": ("gauge", "Calls that wait for their model to take them."),
+    "store_waiting": ("gauge", "Pieces of work that wait because the store takes nothing."),
     "streams": ("gauge", "Open streams of events."),
 }
 """Every metric, with its kind and what it is; each name begins with `antiphon_`."""
@@ -184,6 +185,7 @@ class Metrics:
             "late_blocks_total": late,
             "conversations_paused": len(self._world.rollouts.paused),
             "calls_waiting": self._world.gates.waiting,
+            "store_waiting": self._world.waiting,
             "streams": streams,
         }
         return "".join(f"{line}\n" for line in self._lines(values))
