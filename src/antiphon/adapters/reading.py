@@ -36,16 +36,19 @@ class RequestReader:
         self.uncarried: list[str] = []
         self._position = 0
 
-    def attempt(self, at: str, read: Callable[[], None]) -> None:
-        """Read what stands at `at`; what is `Malformed` about it becomes a finding."""
+    def attempt(self, at: str, read: Callable[[], None]) -> bool:
+        """Read what stands at `at`; return whether it could be: if not, there is a finding."""
         try:
             read()
         except Malformed as problem:
             self.find(problem.code, f"{at}{problem.at}", str(problem))
+            return False
+        return True
 
-    def find(self, code: str, at: str, message: str) -> None:
-        """Note what is wrong at `at`, in the order of reading."""
-        self.findings.append(Finding(code=code, at=at, position=self._position, message=message))
+    def find(self, code: str, at: str, message: str, *, first: bool = False) -> None:
+        """Note what is wrong at `at`, in the order of reading or before all else."""
+        position = -1 if first else self._position
+        self.findings.append(Finding(code=code, at=at, position=position, message=message))
 
     def say(
         self,
@@ -71,6 +74,20 @@ class RequestReader:
                 name=author,
             )
         )
+
+
+def role_of(item: Mapping[str, object], roles: Mapping[str, Role]) -> Role:
+    """Return who says a message.
+
+    Raises:
+        Malformed: `role_unsupported`: it is none of `roles`.
+    """
+    word = item.get("role")
+    role = roles.get(word) if isinstance(word, str) else None
+    if role is None:
+        known = ", ".join(roles)
+        raise Malformed("", f"There is no role {word!r}; known are {known}.", "role_unsupported")
+    return role
 
 
 def options(fields: Mapping[str, object]) -> dict[str, msgspec.Raw]:

@@ -9,7 +9,7 @@ what is not named here is not carried over.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Final
 
@@ -19,13 +19,12 @@ from antiphon.adapters.anthropic.parts import CITATIONS
 from antiphon.adapters.anthropic.profile import ANTHROPIC, facts_of
 from antiphon.adapters.base import Parsed
 from antiphon.adapters.parsing import Malformed, encode, type_name
+from antiphon.adapters.reading import NOT_CARRIED, SYSTEM, RequestReader, option, options, role_of
 from antiphon.core.blocks import (
     Block,
     File,
     Image,
-    Message,
     Opaque,
-    Origin,
     Outcome,
     Reasoning,
     ResultPart,
@@ -33,18 +32,12 @@ from antiphon.core.blocks import (
     Text,
     ToolCall,
     ToolResult,
-    Trust,
     Unknown,
-    block_id,
-    default_trust,
 )
-from antiphon.core.findings import Finding
-from antiphon.core.ids import CallId, ConversationId, MessageId
+from antiphon.core.ids import CallId, MessageId
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.errors import InvalidInput
 
-REQUEST: Final = ConversationId("request")
-SYSTEM: Final = MessageId("system")
 ROLES: Final[Mapping[str, Role]] = {
     "user": Role.USER,
     "assistant": Role.ASSISTANT,
@@ -55,9 +48,6 @@ POLICY_FIELDS: Final = frozenset(
 )
 HINTS: Final = frozenset({"cache_control"})
 """Fields that change what a request costs, not what it means."""
-
-NOT_CARRIED: Final = "(not carried)"
-"""Stands in our graph for what is legal there and cannot stand in it."""
 
 FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "text": frozenset({"type", "text"}),
@@ -116,15 +106,11 @@ def facts_of_options(options: Mapping[str, msgspec.Raw]) -> dict[str, object]:
             return {}
 
 
-class _Reader:
-    """Collects what is read, so that one unreadable message does not hide the others."""
+class _Reader(RequestReader):
+    """Reads messages of Anthropic's API."""
 
     def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self.findings: list[Finding] = []
-        self.places: dict[str, str] = {}
-        self.uncarried: list[str] = []
-        self._position = 0
+        super().__init__()
         self._spoken = False  # whether anyone but the system has said something
 
     def system(self, value: object) -> None:
@@ -133,9 +119,9 @@ class _Reader:
             case None | "":
                 return
             case str():
-                self._say(SYSTEM, Role.SYSTEM, [(Text(text=value), "system")])
+                self.say(SYSTEM, Role.SYSTEM, [(Text(text=value), "system")])
             case list():
-                self._try("system", lambda: self._system(value))
+                self.attempt("system", lambda: self._system(value))
             case _:
                 raise InvalidInput(
                     f"system is a string or an array, not {type_name(value)}.",
@@ -147,34 +133,16 @@ class _Reader:
         read = [self._part("system", f"[{n}]", item, Role.SYSTEM) for n, item in enumerate(items)]
         if read:
             placed = [(block, f"system[{number}]") for number, block in enumerate(read)]
-            self._say(SYSTEM, Role.SYSTEM, placed)
+            self.say(SYSTEM, Role.SYSTEM, placed)
 
     def message(self, at: str, item: object) -> None:
         """Read one message at `at`."""
-        self._try(at, lambda: self._message(at, item))
-
-    def _try(self, at: str, read: Callable[[], None]) -> None:
-        try:
-            read()
-        except Malformed as problem:
-            self.findings.append(
-                Finding(
-                    code=problem.code,
-                    at=f"{at}{problem.at}",
-                    position=self._position,
-                    message=str(problem),
-                )
-            )
+        self.attempt(at, lambda: self._message(at, item))
 
     def _message(self, at: str, item: object) -> None:
         if not isinstance(item, dict):
             raise Malformed("", f"A message is an object, not {type_name(item)}.")
-        word = item.get("role")
-        role = ROLES.get(word) if isinstance(word, str) else None
-        if role is None:
-            raise Malformed(
-                "", f"There is no role {word!r}; known are {', '.join(ROLES)}.", "role_unsupported"
-            )
+        role = role_of(item, ROLES)
         if role is Role.SYSTEM and not self._spoken:
             raise Malformed(
                 "",
@@ -184,7 +152,7 @@ class _Reader:
         self._spoken = True
         content = item.get("content")
         if isinstance(content, str):
-            self._say(MessageId(at), role, [(Text(text=content), at)])
+            self.say(MessageId(at), role, [(Text(text=content), at)])
             return
         if not isinstance(content, list):
             raise Malformed(
@@ -198,30 +166,14 @@ class _Reader:
             if cited is not None:
                 read.append((Reasoning(opaque=cited), f"{at}{place}.citations"))
         if not read:
-            self._say(MessageId(at), role, [])
+            self.say(MessageId(at), role, [])
         name = at
         for is_result, run in groupby(read, key=lambda placed: type(placed[0]) is ToolResult):
             placed = list(run)
             spoken = Role.TOOL if is_result and role is Role.USER else role
-            self._say(MessageId(name), spoken, placed)
+            self.say(MessageId(name), spoken, placed)
             name = f"{at}+{len(self.messages)}"
             self.places[name] = at
-
-    def _say(self, name: MessageId, role: Role, placed: list[tuple[Block, str]]) -> None:
-        for order, (_, place) in enumerate(placed):
-            self.places[block_id(name, order)] = place
-        self._position += len(placed) or 1
-        self.messages.append(
-            Message(
-                id=name,
-                conversation=REQUEST,
-                parent=self.messages[-1].id if self.messages else None,
-                role=role,
-                blocks=tuple(block for block, _ in placed),
-                origin=Origin.CLIENT,
-                trust=Trust.TOOL if role is Role.TOOL else default_trust(role, Origin.CLIENT),
-            )
-        )
 
     def _part(self, at: str, place: str, part: object, role: Role) -> Block:
         if not isinstance(part, dict):
@@ -299,13 +251,10 @@ class _Reader:
             parts += [Text(text=content)] if content else []
         elif isinstance(content, list):
             if not content:
-                self.findings.append(
-                    Finding(
-                        code="empty_content",
-                        at=f"{at}{place}.content",
-                        position=self._position,
-                        message="The content of a result may be left out, but not be an empty array.",
-                    )
+                self.find(
+                    "empty_content",
+                    f"{at}{place}.content",
+                    "The content of a result may be left out, but not be an empty array.",
                 )
             for number, item in enumerate(content):
                 inner = f"{place}.content[{number}]"
@@ -360,35 +309,18 @@ class _Reader:
 def _policy(request: Mapping[str, object]) -> Policy:
     """Return the options of a request. Those without a setting of ours are passed on as they are."""
     kept = POLICY_FIELDS | HINTS
-    extra = {name: v for name, v in request.items() if name not in kept and v is not None}
+    extra = {name: value for name, value in request.items() if name not in kept}
     choice, alone = _choice(request.get("tool_choice"))
-    fields = {
-        "model": request.get("model") or "",
-        "max_output_tokens": request.get("max_tokens"),
-        "tool_choice": choice,
-        "parallel_tool_calls": False if alone else None,
-        "temperature": request.get("temperature"),
-        "stream": request.get("stream") or False,
-    }
-    for name, expected in POLICY_TYPES.items():
-        value = fields[name]
-        if value is not None and (not isinstance(value, expected) or isinstance(value, bool)):
-            raise InvalidInput(
-                f"This option is not {type_name(value)}.",
-                code="wrong_shape",
-                at="max_tokens" if name == "max_output_tokens" else name,
-            )
-    if not isinstance(fields["stream"], bool):
-        raise InvalidInput("This option is true or false.", code="wrong_shape", at="stream")
-    options = {name: msgspec.Raw(encode(value)) for name, value in sorted(extra.items())}
-    return Policy(profile=ANTHROPIC.name, extra=options, **fields)  # type: ignore[arg-type]  # each was checked just above
-
-
-POLICY_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
-    "model": str,
-    "max_output_tokens": int,
-    "temperature": (int, float),
-}
+    return Policy(
+        profile=ANTHROPIC.name,
+        model=option(request, "model", str) or "",
+        max_output_tokens=option(request, "max_tokens", int),
+        tool_choice=choice,
+        parallel_tool_calls=False if alone else None,
+        temperature=option(request, "temperature", float),
+        stream=option(request, "stream", bool) or False,
+        extra=options(extra),
+    )
 
 
 def _choice(value: object) -> tuple[str | None, bool]:

@@ -19,7 +19,7 @@ from antiphon.adapters.base import Parsed
 from antiphon.adapters.bedrock.head import OWN_FIELDS, OWN_SAMPLING, SAMPLING
 from antiphon.adapters.bedrock.profile import BEDROCK, FORMATS, facts_of
 from antiphon.adapters.parsing import Malformed, encode, type_name
-from antiphon.adapters.reading import NOT_CARRIED, SYSTEM, RequestReader, option, options
+from antiphon.adapters.reading import NOT_CARRIED, SYSTEM, RequestReader, option, options, role_of
 from antiphon.core.blocks import (
     Audio,
     Block,
@@ -135,12 +135,7 @@ class _Reader(RequestReader):
     def _message(self, at: str, item: object) -> None:
         if not isinstance(item, dict):
             raise Malformed("", f"A message is an object, not {type_name(item)}.")
-        word = item.get("role")
-        role = ROLES.get(word) if isinstance(word, str) else None
-        if role is None:
-            raise Malformed(
-                "", f"There is no role {word!r}; known are {', '.join(ROLES)}.", "role_unsupported"
-            )
+        role = role_of(item, ROLES)
         if role is Role.SYSTEM and not self._spoken:
             raise Malformed(
                 "",

@@ -16,7 +16,7 @@ from antiphon.adapters.ollama.head import OWN_FIELDS, OWN_SAMPLING, SAMPLING
 from antiphon.adapters.ollama.profile import OLLAMA
 from antiphon.adapters.ollama.read import THOUGHT
 from antiphon.adapters.parsing import Malformed, encode, type_name
-from antiphon.adapters.reading import RequestReader, option, options
+from antiphon.adapters.reading import RequestReader, option, options, role_of
 from antiphon.core.blocks import (
     Block,
     Image,
@@ -31,7 +31,7 @@ from antiphon.core.ids import CallId, MessageId
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.errors import InvalidInput
 
-ROLES: Final = {role.value: role for role in OLLAMA.roles}
+ROLES: Final = {role.value: role for role in Role if role in OLLAMA.roles}
 
 Fields = Mapping[str, object]
 
@@ -74,13 +74,7 @@ class _Reader(RequestReader):
     def _message(self, at: str, item: object) -> None:
         if not isinstance(item, dict):
             raise Malformed("", f"A message is an object, not {type_name(item)}.")
-        word = item.get("role")
-        role = ROLES.get(word) if isinstance(word, str) else None
-        if role is None:
-            known = ", ".join(sorted(ROLES))
-            raise Malformed(
-                "", f"There is no role {word!r}; known are {known}.", "role_unsupported"
-            )
+        role = role_of(item, ROLES)
         content = item.get("content")
         if content is not None and not isinstance(content, str):
             raise Malformed(".content", f"Content is a string, not {type_name(content)}.")

@@ -14,14 +14,13 @@ import msgspec
 
 from antiphon.adapters.base import Parsed
 from antiphon.adapters.parsing import DATA_URL, Malformed, encode, type_name
+from antiphon.adapters.reading import RequestReader, option, options, role_of
 from antiphon.core.blocks import (
     Audio,
     Block,
     File,
     Image,
-    Message,
     Opaque,
-    Origin,
     Reasoning,
     Refusal,
     ResultPart,
@@ -29,17 +28,13 @@ from antiphon.core.blocks import (
     Text,
     ToolCall,
     ToolResult,
-    Trust,
     Unknown,
-    block_id,
-    default_trust,
 )
-from antiphon.core.findings import Finding
-from antiphon.core.ids import CallId, ConversationId, MessageId
+from antiphon.core.ids import CallId, MessageId
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.errors import InvalidInput
 
-REQUEST: Final = ConversationId("request")
+ROLES: Final[Mapping[str, Role]] = {role.value: role for role in Role}
 POLICY_FIELDS: Final = frozenset(
     {"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options"}
     | {"max_tokens", "max_completion_tokens", "temperature", "usage"}
@@ -90,16 +85,12 @@ def _facts(request: Mapping[str, object], items: list[object]) -> dict[str, obje
     return facts
 
 
-class _Reader:
-    """Collects what is read, so that one unreadable message does not hide the others."""
+class _Reader(RequestReader):
+    """Reads messages of Chat Completions."""
 
     def __init__(self, dialect: str) -> None:
+        super().__init__()
         self._dialect = dialect
-        self.messages: list[Message] = []
-        self.findings: list[Finding] = []
-        self.places: dict[str, str] = {}
-        self.uncarried: list[str] = []
-        self._position = 0
 
     def message(self, at: str, item: object) -> None:
         """Read one message at `at`."""
@@ -107,21 +98,8 @@ class _Reader:
             # Still allowed, by its own rules: it names no call, so it answers none of ours.
             self.uncarried.append(at)
             return
-        try:
-            message = self._message(at, item)
-        except Malformed as problem:
-            self.findings.append(
-                Finding(
-                    code=problem.code,
-                    at=f"{at}{problem.at}",
-                    position=self._position,
-                    message=str(problem),
-                )
-            )
+        if not self.attempt(at, lambda: self._message(at, item)):
             self._stand_in(at, item)
-            return
-        self._position += len(message.blocks) or 1
-        self.messages.append(message)
 
     def _stand_in(self, at: str, item: object) -> None:
         """Let a result that cannot be read answer its call: it is wrong, not missing."""
@@ -133,46 +111,21 @@ class _Reader:
             case _:
                 pass
 
-    def _message(self, at: str, item: object) -> Message:
+    def _message(self, at: str, item: object) -> None:
         if not isinstance(item, dict):
             raise Malformed("", f"A message is an object, not {type_name(item)}.")
-        role = self._role(item)
-        blocks: list[Block] = []
-        places: list[str] = []
-        if role is Role.TOOL:
-            blocks.append(self._result(at, item))
-            places.append(at)
-        else:
-            for block, place in self._said(at, role, item):
-                blocks.append(block)
-                places.append(place)
-        for order, place in enumerate(places):
-            self.places[block_id(MessageId(at), order)] = place
+        if not isinstance(item.get("role"), str):
+            raise Malformed("", "A message says its role.")
+        role = role_of(item, ROLES)
         name = item.get("name")
+        placed: list[tuple[Block, str]]
+        if role is Role.TOOL:
+            placed = [(self._result(at, item), at)]
+        else:
+            placed = list(self._said(at, role, item))
         if name is not None and not isinstance(name, str):
             raise Malformed(".name", f"A name is a string, not {type_name(name)}.")
-        return Message(
-            id=MessageId(at),
-            conversation=REQUEST,
-            parent=self.messages[-1].id if self.messages else None,
-            role=role,
-            blocks=tuple(blocks),
-            origin=Origin.CLIENT,
-            trust=Trust.TOOL if role is Role.TOOL else default_trust(role, Origin.CLIENT),
-            name=None if role is Role.TOOL else name,
-        )
-
-    def _role(self, item: Mapping[str, object]) -> Role:
-        word = item.get("role")
-        if not isinstance(word, str):
-            raise Malformed("", "A message says its role.")
-        try:
-            return Role(word)
-        except ValueError:
-            known = ", ".join(Role)
-            raise Malformed(
-                "", f"There is no role {word!r}; known are {known}.", "role_unsupported"
-            ) from None
+        self.say(MessageId(at), role, placed, author=None if role is Role.TOOL else name)
 
     def _said(self, at: str, role: Role, item: Mapping[str, object]) -> Iterator[tuple[Block, str]]:
         if role is Role.ASSISTANT:
@@ -316,8 +269,7 @@ class _Reader:
 
 def _policy(request: Mapping[str, object]) -> Policy:
     """Return the options of a request. Those without a setting of ours are passed on as they are."""
-    limit = _limit(request)
-    extra = {k: v for k, v in request.items() if k not in POLICY_FIELDS and v is not None}
+    extra = {name: value for name, value in request.items() if name not in POLICY_FIELDS}
     choice = request.get("tool_choice")
     match choice:
         case {"type": "function", "function": {"name": str(name)}}:
@@ -328,26 +280,15 @@ def _policy(request: Mapping[str, object]) -> Policy:
             choice = "required"  # Mistral's older word
         case _:
             pass
-    fields = {
-        "model": request.get("model") or "",
-        "max_output_tokens": request.get(limit),
-        "tool_choice": choice,
-        "parallel_tool_calls": request.get("parallel_tool_calls"),
-        "temperature": request.get("temperature"),
-        "stream": request.get("stream") or False,
-        "extra": {name: msgspec.Raw(encode(value)) for name, value in sorted(extra.items())},
-    }
-    for name, value in fields.items():
-        expected = POLICY_TYPES.get(name)
-        if expected is None or value is None:
-            continue
-        if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-            raise InvalidInput(
-                f"This option is not {type_name(value)}.",
-                code="wrong_shape",
-                at=limit if name == "max_output_tokens" else name,
-            )
-    return Policy(**fields)  # type: ignore[arg-type]  # each was checked just above
+    return Policy(
+        model=option(request, "model", str) or "",
+        max_output_tokens=option(request, _limit(request), int),
+        tool_choice=option({"tool_choice": choice}, "tool_choice", str),
+        parallel_tool_calls=option(request, "parallel_tool_calls", bool),
+        temperature=option(request, "temperature", float),
+        stream=option(request, "stream", bool) or False,
+        extra=options(extra),
+    )
 
 
 def _limit(request: Mapping[str, object]) -> str:
@@ -357,15 +298,6 @@ def _limit(request: Mapping[str, object]) -> str:
 
 LIMITS: Final = ("max_completion_tokens", "max_tokens")
 """Most tokens of the answer, by its newer and its older name; the newer one counts."""
-
-POLICY_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
-    "model": str,
-    "max_output_tokens": int,
-    "tool_choice": str,
-    "parallel_tool_calls": bool,
-    "temperature": (int, float),
-    "stream": bool,
-}
 
 
 def _thinking(thoughts: list[object] | str) -> str:

@@ -18,13 +18,12 @@ from antiphon.adapters.openai_responses.head import ENCRYPTED
 from antiphon.adapters.openai_responses.items import State
 from antiphon.adapters.openai_responses.profile import OPENAI_RESPONSES
 from antiphon.adapters.parsing import DATA_URL, Malformed, encode, type_name
+from antiphon.adapters.reading import NOT_CARRIED, RequestReader, option, options, role_of
 from antiphon.core.blocks import (
     Block,
     File,
     Image,
-    Message,
     Opaque,
-    Origin,
     Reasoning,
     Refusal,
     ResultPart,
@@ -32,17 +31,13 @@ from antiphon.core.blocks import (
     Text,
     ToolCall,
     ToolResult,
-    Trust,
     Unknown,
     block_id,
-    default_trust,
 )
-from antiphon.core.findings import Finding
-from antiphon.core.ids import CallId, ConversationId, MessageId
+from antiphon.core.ids import CallId, MessageId
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.errors import InvalidInput
 
-REQUEST: Final = ConversationId("request")
 INSTRUCTIONS: Final = MessageId("instructions")
 ROLES: Final[Mapping[str, Role]] = {
     word.value: word for word in (Role.USER, Role.ASSISTANT, Role.SYSTEM, Role.DEVELOPER)
@@ -57,7 +52,6 @@ POLICY_FIELDS: Final = frozenset(
 SETTINGS: Final = frozenset({"additional_tools", "configuration_update", "compaction_trigger"})
 """Items that say nothing, and change what is asked for."""
 
-NOT_CARRIED: Final = "(not carried)"
 ELSEWHERE: Final = "not_carried"
 """Stands for the tool of a call that is not in the request."""
 
@@ -111,15 +105,11 @@ def parse(request: Mapping[str, object]) -> Parsed:
     )
 
 
-class _Reader:
-    """Collects what is read, so that one unreadable item does not hide the others."""
+class _Reader(RequestReader):
+    """Reads items of a Responses request; what the model said in a row is one message."""
 
     def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self.findings: list[Finding] = []
-        self.places: dict[str, str] = {}
-        self.uncarried: list[str] = []
-        self._position = 0
+        super().__init__()
         self._group: list[tuple[Block, str]] | None = None  # of the model, not whole yet
         self._group_at = ""
         self._named = False  # whether an item only names what the provider keeps
@@ -127,7 +117,7 @@ class _Reader:
     def instructions(self, value: object) -> None:
         """Read the text that stands before the input."""
         if isinstance(value, str) and value:
-            self._say(INSTRUCTIONS, Role.SYSTEM, [(Text(text=value), "instructions")])
+            self.say(INSTRUCTIONS, Role.SYSTEM, [(Text(text=value), "instructions")])
         elif isinstance(value, list) and value:
             self.uncarried.append("instructions")
         elif value and not isinstance(value, str):
@@ -139,10 +129,7 @@ class _Reader:
 
     def message(self, at: str, item: object, *, last: bool = True) -> None:
         """Read one item at `at`."""
-        try:
-            self._item(at, item, last=last)
-        except Malformed as problem:
-            self._find(problem.code, at + problem.at, str(problem))
+        if not self.attempt(at, lambda: self._item(at, item, last=last)):
             self._stand_in(at, item)
 
     def finish(self, kept: Sequence[str], *, said: bool) -> None:
@@ -150,7 +137,7 @@ class _Reader:
         self._flush()
         self.uncarried += kept
         if "previous_response_id" in kept and "conversation" in kept:
-            self._find(
+            self.find(
                 "malformed_item",
                 "previous_response_id",
                 "A request goes on from a response or in a conversation, not both. Name one.",
@@ -159,21 +146,17 @@ class _Reader:
         if kept or self._named:
             self._stand_for_what_is_kept(kept)
         elif not said:
-            self._find(
+            self.find(
                 "empty_sequence", "input", "There is nothing to answer. Give the user's message."
             )
         self._point_at_open_calls()
-
-    def _find(self, code: str, at: str, message: str, *, first: bool = False) -> None:
-        position = -1 if first else self._position
-        self.findings.append(Finding(code=code, at=at, position=position, message=message))
 
     def _stand_in(self, at: str, item: object) -> None:
         """Let a result that cannot be read answer its call: it is wrong, not missing."""
         match item:
             case {"type": "function_call_output", "call_id": str(call_id)} if call_id:
                 self._flush()
-                self._say(MessageId(at), Role.TOOL, [(ToolResult(call_id=CallId(call_id)), at)])
+                self.say(MessageId(at), Role.TOOL, [(ToolResult(call_id=CallId(call_id)), at)])
             case _:
                 pass
 
@@ -188,7 +171,7 @@ class _Reader:
         stands = kept[0] if kept else "input"
         before = self.messages
         self.messages = []
-        self._say(MessageId(stands), Role.ASSISTANT, [(b, stands) for b in calls or [_work({})]])
+        self.say(MessageId(stands), Role.ASSISTANT, [(b, stands) for b in calls or [_work({})]])
         first = self.messages[0].id
         for message in before[:1]:
             self.messages.append(msgspec.structs.replace(message, parent=first))
@@ -215,7 +198,7 @@ class _Reader:
                 self._add(at, self._call(at, item))
             case "function_call_output":
                 self._flush()
-                self._say(MessageId(at), Role.TOOL, [(self._result(at, item), at)])
+                self.say(MessageId(at), Role.TOOL, [(self._result(at, item), at)])
             case "reasoning":
                 self._add(at, _reasoning(item))
             case "item_reference" if not isinstance(item.get("id"), str):
@@ -235,12 +218,7 @@ class _Reader:
                 raise Malformed("", "The type of an item is a string.")
 
     def _message(self, at: str, item: Mapping[str, object]) -> None:
-        word = item.get("role")
-        role = ROLES.get(word) if isinstance(word, str) else None
-        if role is None:
-            raise Malformed(
-                "", f"There is no role {word!r}; known are {', '.join(ROLES)}.", "role_unsupported"
-            )
+        role = role_of(item, ROLES)
         content = item.get("content")
         state = _state(item) if role is Role.ASSISTANT else None
         placed: list[tuple[Block, str]]
@@ -264,7 +242,7 @@ class _Reader:
                 self._begin(at)
         else:
             self._flush()
-            self._say(MessageId(at), role, placed)
+            self.say(MessageId(at), role, placed)
 
     def _part(
         self, at: str, place: str, part: object, role: Role, state: Opaque | None = None
@@ -353,7 +331,7 @@ class _Reader:
         if kind.endswith("_output"):
             self._flush()
             result = ToolResult(call_id=CallId(call_id), content=(Text(text=NOT_CARRIED),))
-            self._say(MessageId(at), Role.TOOL, [(result, at)])
+            self.say(MessageId(at), Role.TOOL, [(result, at)])
         else:
             arguments = encode(item).decode()
             self._add(
@@ -385,23 +363,7 @@ class _Reader:
     def _flush(self) -> None:
         group, self._group = self._group, None
         if group is not None:
-            self._say(MessageId(self._group_at), Role.ASSISTANT, group)
-
-    def _say(self, name: MessageId, role: Role, placed: list[tuple[Block, str]]) -> None:
-        for order, (_, place) in enumerate(placed):
-            self.places[block_id(name, order)] = place
-        self._position += len(placed) or 1
-        self.messages.append(
-            Message(
-                id=name,
-                conversation=REQUEST,
-                parent=self.messages[-1].id if self.messages else None,
-                role=role,
-                blocks=tuple(block for block, _ in placed),
-                origin=Origin.CLIENT,
-                trust=Trust.TOOL if role is Role.TOOL else default_trust(role, Origin.CLIENT),
-            )
-        )
+            self.say(MessageId(self._group_at), Role.ASSISTANT, group)
 
     def tools(self, declared: object) -> Iterator[ToolDeclaration]:
         """Yield the declarations of a request."""
@@ -440,7 +402,7 @@ class _Reader:
 
 def _policy(request: Mapping[str, object]) -> Policy:
     """Return the options of a request. Those without a setting of ours are passed on as they are."""
-    extra = {k: v for k, v in request.items() if k not in POLICY_FIELDS and v is not None}
+    extra = {name: value for name, value in request.items() if name not in POLICY_FIELDS}
     _leave_out_the_usual(extra)
     choice = request.get("tool_choice")
     match choice:
@@ -450,33 +412,16 @@ def _policy(request: Mapping[str, object]) -> Policy:
             extra["tool_choice"], choice = choice, None
         case _:
             pass
-    fields = {
-        "model": request.get("model") or "",
-        "max_output_tokens": request.get("max_output_tokens"),
-        "tool_choice": choice,
-        "parallel_tool_calls": request.get("parallel_tool_calls"),
-        "temperature": request.get("temperature"),
-        "stream": request.get("stream") or False,
-    }
-    for name, expected in POLICY_TYPES.items():
-        value = fields[name]
-        wrong = isinstance(value, bool) and expected is not bool
-        if value is not None and (wrong or not isinstance(value, expected)):
-            raise InvalidInput(
-                f"This option is not {type_name(value)}.", code="wrong_shape", at=name
-            )
-    options = {name: msgspec.Raw(encode(value)) for name, value in sorted(extra.items())}
-    return Policy(profile=OPENAI_RESPONSES.name, extra=options, **fields)  # type: ignore[arg-type]  # each was checked just above
-
-
-POLICY_TYPES: Final[Mapping[str, type | tuple[type, ...]]] = {
-    "model": str,
-    "max_output_tokens": int,
-    "tool_choice": str,
-    "parallel_tool_calls": bool,
-    "temperature": (int, float),
-    "stream": bool,
-}
+    return Policy(
+        profile=OPENAI_RESPONSES.name,
+        model=option(request, "model", str) or "",
+        max_output_tokens=option(request, "max_output_tokens", int),
+        tool_choice=option({"tool_choice": choice}, "tool_choice", str),
+        parallel_tool_calls=option(request, "parallel_tool_calls", bool),
+        temperature=option(request, "temperature", float),
+        stream=option(request, "stream", bool) or False,
+        extra=options(extra),
+    )
 
 
 def _leave_out_the_usual(extra: dict[str, object]) -> None:
