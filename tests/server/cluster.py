@@ -29,13 +29,18 @@ from antiphon.core.blocks import Message, Role, Status
 from antiphon.core.events import Preview
 from antiphon.core.ids import RunId
 from antiphon.core.records import Run, RunStatus
-from antiphon.errors import Refused, ServerUnavailable
+from antiphon.errors import Refused, ServerUnavailable, StoreError
 from antiphon.handles.chat import Chat
 from antiphon.handles.events import Committed, Ended, Withdrawn
 from antiphon.handles.run import RunHandle
+from antiphon.stores.postgres.whole import whole
+from antiphon.stores.sql.examine import examined
 from tests.server.nodes import PATIENCE_S, Nodes, shared
 
 T = TypeVar("T")
+
+PAUSE_S = 0.05
+"""After the database has failed a client, it does not ask again at once."""
 
 SHORT = Patience(total_s=1.0, answer_s=20.0)
 """A client that has other nodes to go to does not wait long for one."""
@@ -67,6 +72,7 @@ class Cluster:
     did: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     _shown: asyncio.Event = field(default_factory=asyncio.Event)
+    _failed: asyncio.Event = field(default_factory=asyncio.Event)
     _words: Any = field(default_factory=lambda: count(1))
     _names: Any = field(default_factory=lambda: count(1))
 
@@ -105,6 +111,16 @@ class Cluster:
                     return await call(client)
                 except ServerUnavailable:
                     self.did["another node"] += 1
+                except StoreError as error:
+                    self.did[f"store: {error.code}"] += 1
+                    await asyncio.sleep(PAUSE_S)
+                self._failed.set()
+
+    async def felt(self) -> None:
+        """Wait until some client has been failed from now on, by a node or its database."""
+        self._failed.clear()
+        async with asyncio.timeout(PATIENCE_S):
+            await self._failed.wait()
 
     # What clients do.
 
@@ -162,8 +178,8 @@ class Cluster:
                     pass
             if told.ended is None and (await run.row()).status is RunStatus.UNKNOWN:
                 self.did["unknown"] += 1
+                told.canceled = True  # it may be, from now on, whether we hear of it or not
                 await run.cancel("operator")
-                told.canceled = True
 
     async def cancel(self) -> None:
         if self.told:
@@ -208,9 +224,16 @@ class Cluster:
         )
         wrong += [f"{word} was sent {times} times" for word, times in asked.items() if times > 1]
         wrong += [f"{run.id} is left {run.status}" for run in runs.values() if run.open]
+        wrong += await asyncio.to_thread(_contradictions, self.nodes.database)
         for told in self.told:
             wrong += _judged(told, runs.get(told.run), messages, asked[told.word])
         return wrong
+
+
+def _contradictions(database: str) -> list[str]:
+    """Return what is wrong with the rows themselves."""
+    with whole(database, source=True) as db:
+        return [str(problem) for check in examined(db) for problem in check.problems]
 
 
 async def _story(chat: Chat) -> tuple[list[Message], list[Run]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -18,8 +19,8 @@ from antiphon.core.records import Run
 from antiphon.handles.run import RunHandle
 from tests.server.process import ServerProcess, server_process
 from tests.support.network import Machine
-from tests.support.postgres import shared_server
-from tests.support.upstream_process import UpstreamProcess
+from tests.support.postgres import Server, shared_server
+from tests.support.upstream_process import ROOT, UpstreamProcess
 
 PATIENCE_S = 60.0
 CONFIG = """
@@ -45,6 +46,8 @@ class Nodes:
     database: str
     upstream: UpstreamProcess
     stack: AsyncExitStack
+    skewed: bool = False
+    """Whether their clocks can be set."""
     servers: dict[str, ServerProcess] = field(default_factory=dict)
     rules: list[dict[str, Any]] = field(default_factory=list)
 
@@ -65,6 +68,10 @@ class Nodes:
             env["ANTIPHON_ADDRESS"] = machine.address
         (folder / "antiphon.toml").write_text(CONFIG.format(base_url=url))
         command = () if machine is None else machine.command
+        if self.skewed:
+            self.set_clock(name, 0)
+            env["PYTHONPATH"] = str(ROOT)
+            command = (*command, sys.executable, "-m", "tests.server.skewed", str(_clock(folder)))
         server = server_process(folder, *arguments, env=env, command=command)
         self.servers[name] = await asyncio.to_thread(self.stack.enter_context, server)
         return self.servers[name]
@@ -80,6 +87,12 @@ class Nodes:
         opened = antiphon.client.open(url, key=key, patience=patience)
         return await self.stack.enter_async_context(opened)
 
+    def set_clock(self, name: str, off_s: float) -> None:
+        """Let a node's clock be off by so much from now on."""
+        new = self.folder / name / "clock.new"
+        new.write_text(str(off_s))
+        new.rename(_clock(self.folder / name))
+
     def signal(self, name: str, number: signal.Signals) -> None:
         os.kill(self.servers[name].process.pid, number)
 
@@ -93,15 +106,24 @@ class Nodes:
         (self.folder / "asked" / name).touch()
 
 
+def _clock(folder: Path) -> Path:
+    return folder / "clock"
+
+
 @asynccontextmanager
-async def shared(folder: Path) -> AsyncIterator[Nodes]:
-    """Give what servers share; they are started by the test, and dead afterwards."""
-    server = await asyncio.to_thread(shared_server)
-    database = await asyncio.to_thread(server.database)
+async def shared(
+    folder: Path, server: Server | None = None, *, skewed: bool = False
+) -> AsyncIterator[Nodes]:
+    """Give what servers share; they are started by the test, and dead afterwards.
+
+    `server` is one of the caller's own, which it may stop and start.
+    """
+    base = server or await asyncio.to_thread(shared_server)
+    database = await asyncio.to_thread(base.database)
     async with AsyncExitStack() as stack:
         upstream = await asyncio.to_thread(stack.enter_context, UpstreamProcess(folder))
-        yield Nodes(folder, database, upstream, stack)
-    await asyncio.to_thread(server.give_back, database)
+        yield Nodes(folder, database, upstream, stack, skewed)
+    await asyncio.to_thread(base.give_back, database)
 
 
 async def until(handle: RunHandle, right: Callable[[Run], bool]) -> Run:

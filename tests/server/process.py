@@ -74,8 +74,9 @@ def server_process(
     assert process.stdout is not None
     try:
         line = process.stdout.readline()
-        assert line, err.read_text()
-        yield ServerProcess(process, json.loads(line)["url"], err)
+        told = json.loads(line) if line else {}
+        assert "url" in told, (told, err.read_text())
+        yield ServerProcess(process, told["url"], err)
     finally:
         process.kill()
         process.wait(PATIENCE_S)

@@ -197,3 +197,38 @@ async def test_nothing_is_swallowed_by_a_transaction_that_begins(address: str) -
             close_connection(db)
 
     await asyncio.to_thread(begun)
+
+
+FULL = """
+CREATE FUNCTION antiphon.full() RETURNS trigger LANGUAGE plpgsql AS
+  $$ BEGIN RAISE 'could not extend file' USING ERRCODE = 'disk_full'; END $$;
+CREATE TRIGGER no_room BEFORE INSERT ON antiphon.{} EXECUTE FUNCTION antiphon.full()
+"""
+
+
+@pytest.mark.req("M90")
+@pytest.mark.parametrize("table", ["message", "event", "run"])
+async def test_what_the_database_has_no_room_for_is_told_to_whom_it_concerns(
+    talk: Talk, address: str, table: str
+) -> None:
+    """Requests go together: the failure of one comes as the answer to another's question."""
+    await talk.placed()
+    name = address.rpartition("/")[2]
+    # Another process was at work: all of it is to be read anew, so that some statements go early.
+    touched = "UPDATE antiphon.conversation SET last_event = last_event;"
+    await asyncio.to_thread(shared_server().sql, touched + FULL.format(table), name)
+    commands: list[Command[Any]] = [
+        AddMessages(**talk.head(), messages=(talk.message("m2", parent="m1"),), head=None),
+        talk.start("run_2", "m4"),
+        SetTitle(**talk.head(), title="kept"),
+        AddMessages(**talk.head(), messages=(talk.message("m3", parent="m1"),), head=None),
+        talk.start("run_3", "m5"),
+    ]
+    waiting = [talk.store.submit(command) for command in commands[:-1]]
+    told = await asyncio.gather(*waiting, talk.store.do(commands[-1]), return_exceptions=True)
+    await asyncio.to_thread(shared_server().sql, "DROP FUNCTION antiphon.full() CASCADE", name)
+    tree = {message.id for message in await talk.store.tree(talk.conversation)}
+    runs = {run.id for run in await talk.store.runs(talk.conversation)}
+    well = [not isinstance(one, Exception | Denied) for one in told]
+    there = ["m2" in tree, "run_2" in runs, (await talk.row()).title == "kept", "m3" in tree]
+    assert well == [*there, "run_3" in runs], told

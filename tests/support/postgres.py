@@ -61,6 +61,8 @@ class Server:
     port: int
     process: subprocess.Popen[bytes] | None = None
     settings: dict[str, str] = field(default_factory=dict)
+    tablespace: str = "pg_default"
+    """Where new databases lie."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _databases: int = 0
     _free: list[str] = field(default_factory=list)
@@ -77,7 +79,7 @@ class Server:
                 return self.address(self._free.pop())
             self._databases += 1
             name = f"talks_{os.getpid()}_{self._databases}"
-        self.sql(f"CREATE DATABASE {name}")
+        self.sql(f"CREATE DATABASE {name} TABLESPACE {self.tablespace}")
         return self.address(name)
 
     def give_back(self, address: str) -> None:
@@ -160,7 +162,8 @@ def _user() -> str | None:
     return "nobody" if os.geteuid() == 0 else None
 
 
-def _owned(folder: Path) -> None:
+def owned(folder: Path) -> None:
+    """Give a folder to the user that the server runs as."""
     if os.geteuid() == 0:
         nobody = pwd.getpwnam("nobody")
         os.chown(folder, nobody.pw_uid, nobody.pw_gid)
@@ -169,7 +172,7 @@ def _owned(folder: Path) -> None:
 def new_server(settings: Sequence[tuple[str, str]] = tuple(FAST.items())) -> Server:
     """Make a server in a folder of its own and start it."""
     folder = Path(tempfile.mkdtemp(prefix="antiphon-pg-"))
-    _owned(folder)
+    owned(folder)
     made = subprocess.run(
         [
             binary("initdb"),
@@ -196,11 +199,12 @@ def new_server(settings: Sequence[tuple[str, str]] = tuple(FAST.items())) -> Ser
         port = free.getsockname()[1]
     server = Server(folder, port, settings=dict(settings))
     server.start()
-    atexit.register(_remove, server)
+    atexit.register(remove, server)
     return server
 
 
-def _remove(server: Server) -> None:
+def remove(server: Server) -> None:
+    """End a server and take its folder away."""
     server.stop(at_once=True)
     shutil.rmtree(server.folder, ignore_errors=True)
 

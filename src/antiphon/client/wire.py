@@ -34,6 +34,7 @@ from antiphon.errors import (
     Refused,
     SequenceRejected,
     ServerUnavailable,
+    StoreError,
     Unauthorized,
 )
 
@@ -282,6 +283,11 @@ _OF_CODE: Final[Mapping[str, type[AntiphonError]]] = {
     "orphan_tool_result": Conflict,
     "duplicate_tool_result": Conflict,
     "content_missing": DigestMismatch,
+    # Of these it is not always known that nothing was kept.
+    "database_unreachable": StoreError,
+    "too_many_connections": StoreError,
+    "store_busy": StoreError,
+    "commit_unknown": StoreError,
 }
 
 _OF_STATUS: Final[Mapping[int, type[AntiphonError]]] = {

@@ -55,6 +55,11 @@ STATUS_OF_CODE: Final = MappingProxyType(
         "rate_limited": 429,
         "too_many_at_once": 429,
         "budget_exhausted": 429,
+        # The database's trouble is no fault of ours: another node may answer, or this one soon.
+        "database_unreachable": 503,
+        "too_many_connections": 503,
+        "store_busy": 503,
+        "commit_unknown": 503,
         "content_missing": 410,
         "content_erased": 410,
         "conversation_erased": 410,

@@ -165,6 +165,11 @@ def not_durable(error: BaseException) -> NotDurable:
     )
 
 
+def undone(error: asyncpg.PostgresError) -> StoreError:
+    """Return what one request is told that was undone; what may go well later may be tried again."""
+    return not_durable(error) if _code(error) in _WORDS else translated(error)
+
+
 def unstorable(error: Exception) -> InvalidInput | None:
     """Return what a value that PostgreSQL cannot hold means to who brought it."""
     if isinstance(error, (pg.CharacterNotInRepertoireError, pg.UntranslatableCharacterError)):

@@ -47,7 +47,7 @@ from antiphon.stores.postgres.connections import (
     constraint,
     not_durable,
     open_connection,
-    translated,
+    undone,
     unstorable,
 )
 from antiphon.stores.postgres.statements import PostgresStatements
@@ -354,19 +354,21 @@ class _Savepoints:
 
     def judge(self, error: Exception) -> Denied | AntiphonError | None:
         match error:
-            case _ if self._db.foresees and isinstance(error, REFUSED):
+            case _ if isinstance(error, LOST):
+                raise BatchLost from error
+            case _ if isinstance(error, AGAIN):
+                raise Outrun from error
+            case pg.PostgresError() if self._db.foresees:
+                # What was held back is sent with what follows it, so this may be the answer to a
+                # request that has been told of as done: each is carried out with its own answer.
                 raise Misjudged from error
             case pg.IntegrityConstraintViolationError():
                 name = str(error.constraint_name)
                 if name in _AGAIN:
                     raise Outrun from error
                 return Denied(constraint(error))
-            case _ if isinstance(error, LOST):
-                raise BatchLost from error
-            case _ if isinstance(error, AGAIN):
-                raise Outrun from error
             case pg.PostgresError():
-                return unstorable(error) or translated(error)
+                return unstorable(error) or undone(error)
             case _:
                 return None
 

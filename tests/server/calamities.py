@@ -1,0 +1,141 @@
+"""What befalls several nodes and their database, while clients work; each ends when it was felt."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from tests.server.cluster import Cluster
+from tests.support.postgres import FAST, Server, new_server, owned, remove
+
+OFF_S: Final = (-86_400.0, -3_600.0, -5.0, 0.0, 5.0, 3_600.0, 86_400.0)
+"""How much a clock is off, once somebody has set it."""
+
+SMALL: Final = "64m"
+FULL: Final = """
+CREATE FUNCTION antiphon.full() RETURNS trigger LANGUAGE plpgsql AS
+  $$ BEGIN RAISE 'could not extend file' USING ERRCODE = 'disk_full'; END $$;
+DO $$ DECLARE name text; BEGIN
+  FOR name IN SELECT tablename FROM pg_tables WHERE schemaname = 'antiphon' LOOP
+    EXECUTE format('CREATE TRIGGER no_room BEFORE INSERT ON antiphon.%I EXECUTE '
+                   'FUNCTION antiphon.full()', name);
+  END LOOP;
+END $$
+"""
+"""Every table says what PostgreSQL says of a disk that takes no more."""
+
+ROOM: Final = "DROP FUNCTION antiphon.full() CASCADE"
+
+
+@dataclass(slots=True)
+class Base:
+    """A database server of our own, on a small disk where this user may mount one."""
+
+    server: Server
+    ballast: Path | None
+    chance: random.Random = field(default_factory=lambda: random.Random(1))
+
+    @property
+    def kind(self) -> str:
+        return "a table's disk" if self.ballast else "what tables say"
+
+    def fill(self, database: str) -> None:
+        """Take all the room away."""
+        if self.ballast is None:
+            self.server.sql(FULL, database)
+            return
+        with self.ballast.open("wb", buffering=0) as file:
+            for size in (65_536, 512, 1):
+                try:
+                    while True:
+                        file.write(b"\0" * size)
+                except OSError:
+                    pass  # it is full now, to that grain
+
+    def free(self, database: str) -> None:
+        """Give the room back."""
+        if self.ballast is None:
+            self.server.sql(ROOM, database)
+        else:
+            self.ballast.unlink()
+
+
+@contextmanager
+def own_base() -> Iterator[Base]:
+    """Give a server that nobody else uses; it is gone afterwards.
+
+    Its databases lie on a file system of their own, and its write-ahead log does not: a full disk
+    under that one stops all of PostgreSQL, and is a restart to us.
+    """
+    with ExitStack() as stack:
+        server = new_server(tuple({**FAST, "max_connections": "60"}.items()))
+        place = Path(stack.enter_context(TemporaryDirectory(prefix="antiphon-small-")))
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={SMALL}", "tmpfs", str(place)]
+        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+        if mounted:
+            stack.callback(subprocess.run, ["umount", str(place)], check=True)
+        stack.callback(remove, server)
+        if mounted:
+            space = place / "space"
+            space.mkdir()
+            owned(space)
+            place.chmod(0o755)
+            server.sql(f"CREATE TABLESPACE small LOCATION '{space}'")
+            server.tablespace = "small"
+        yield Base(server, place / "ballast" if mounted else None)
+
+
+Calamity = Callable[[Cluster, Base], Awaitable[None]]
+
+
+async def stopped(cluster: Cluster, base: Base) -> None:
+    """The server is stopped, as for an upgrade, and started."""
+    await _down(cluster, base, at_once=False)
+
+
+async def crashed(cluster: Cluster, base: Base) -> None:
+    """The server dies with all that it had in memory, and is started."""
+    await _down(cluster, base, at_once=True)
+
+
+async def _down(cluster: Cluster, base: Base, *, at_once: bool) -> None:
+    await asyncio.to_thread(base.server.stop, at_once=at_once)
+    await cluster.felt()
+    await asyncio.to_thread(base.server.start)
+
+
+async def full(cluster: Cluster, base: Base) -> None:
+    """The disk that the tables lie on takes no more, and then there is room."""
+    name = cluster.nodes.database.rpartition("/")[2]
+    await asyncio.to_thread(base.fill, name)
+    await cluster.felt()
+    await asyncio.to_thread(base.free, name)
+
+
+async def clocks(cluster: Cluster, base: Base) -> None:
+    """Every node's clock is set to something else."""
+    offs = base.chance.sample(OFF_S, len(cluster.clients))
+    for name, off_s in zip(cluster.clients, offs, strict=True):
+        cluster.nodes.set_clock(name, off_s)
+    cluster.did["clock"] += len(offs)
+
+
+CALAMITIES: Final[tuple[Calamity, ...]] = (stopped, crashed, full, clocks)
+
+
+async def befallen(cluster: Cluster, base: Base, calamity: Calamity, operations: int) -> list[str]:
+    """Let clients work through a calamity and after it; return what is not as it was told."""
+    work = asyncio.create_task(cluster.work(operations, 6))
+    await cluster.mid_stream(work)
+    assert not work.done(), "all was over before it began"
+    await calamity(cluster, base)
+    await work
+    await cluster.work(operations // 2, 6)
+    return await cluster.judged()
