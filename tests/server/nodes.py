@@ -118,12 +118,13 @@ async def shared(
 
     `server` is one of the caller's own, which it may stop and start.
     """
-    base = server or await asyncio.to_thread(shared_server)
-    database = await asyncio.to_thread(base.database)
+    if server is None:
+        server = await asyncio.to_thread(shared_server)
+    database = await asyncio.to_thread(server.database)
     async with AsyncExitStack() as stack:
         upstream = await asyncio.to_thread(stack.enter_context, UpstreamProcess(folder))
         yield Nodes(folder, database, upstream, stack, skewed)
-    await asyncio.to_thread(base.give_back, database)
+    await asyncio.to_thread(server.give_back, database)
 
 
 async def until(handle: RunHandle, right: Callable[[Run], bool]) -> Run:
