@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from typing import Final
+from weakref import WeakSet
 
 import asyncpg
 from asyncpg import exceptions as pg
@@ -14,9 +16,10 @@ from antiphon.stores.addresses import shown
 from antiphon.stores.postgres.schema import SCHEMA
 from antiphon.stores.postgres.statements import PostgresStatements
 
-CONNECT_S: Final = 10.0
+CONNECT_S: Final = 5.0
 ANSWER_S: Final = 60.0
-"""How long an answer is waited for before the connection counts as lost."""
+"""How long an answer is waited for before the connection counts as lost. Some questions take long:
+that the database has fallen silent is noticed by the node's own beat, and much sooner."""
 
 IDLE_MS: Final = 3_000
 """A process that is frozen in a transaction holds its locks no longer than this."""
@@ -45,12 +48,35 @@ def open_connection(address: str) -> PostgresStatements:
     return db
 
 
-async def connect(address: str) -> asyncpg.Connection[asyncpg.Record]:
+class Connections:
+    """Those of one process to its database, which are given up together where it falls silent."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._opened: WeakSet[PostgresStatements] = WeakSet()
+        self._lock = threading.Lock()
+
+    def open(self) -> PostgresStatements:
+        """Open one more; blocks, as `open_connection` does."""
+        db = open_connection(self.address)
+        with self._lock:
+            self._opened.add(db)
+        return db
+
+    def give_up(self) -> None:
+        """Wait for no answer any more, on none of them; from any thread."""
+        with self._lock:
+            opened = list(self._opened)
+        for db in opened:
+            db.give_up()
+
+
+async def connect(address: str, answer_s: float = ANSWER_S) -> asyncpg.Connection[asyncpg.Record]:
     """Connect, as every connection of ours is."""
     return await asyncpg.connect(
         address,
         timeout=CONNECT_S,
-        command_timeout=ANSWER_S,
+        command_timeout=answer_s,
         statement_cache_size=STATEMENTS,
         max_cached_statement_lifetime=0,
         server_settings={
@@ -91,6 +117,7 @@ log = logging.getLogger("antiphon.stores.postgres")
 PROBLEMS: Final = (
     asyncpg.PostgresError,
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
     OSError,
     TimeoutError,
     ValueError,
@@ -100,6 +127,7 @@ PROBLEMS: Final = (
 
 LOST: Final = (
     asyncpg.InterfaceError,
+    asyncpg.InternalClientError,  # the driver's word for a server that ends between two messages
     pg.PostgresConnectionError,
     pg.OperatorInterventionError,
     pg.IdleInTransactionSessionTimeoutError,

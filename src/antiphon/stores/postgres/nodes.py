@@ -6,7 +6,9 @@ its epoch moves on, under a lock for which every transaction that it has begun i
 then on it can change nothing, and what it worked on may be claimed.
 
 All of this happens in a thread of its own, with a connection of its own, so that a node that is
-busy is not taken for dead. Word of what has changed travels by NOTIFY, gathered for a moment and
+busy is not taken for dead. Where the database has not answered it for as long as a lease is, the
+node gives up all its connections: what waits on them is told of as lost, or as of unknown outcome,
+and is looked up, while others may already hold this node for dead. Word of what has changed travels by NOTIFY, gathered for a moment and
 outside of every turn's transaction; losing it costs time and never truth, since everybody looks
 for himself every now and then.
 """
@@ -26,7 +28,7 @@ from antiphon.core.ids import ConversationId, NodeId
 from antiphon.core.records import Run
 from antiphon.errors import StoreError
 from antiphon.stores.base import Reach
-from antiphon.stores.postgres.connections import PROBLEMS, connect
+from antiphon.stores.postgres.connections import PROBLEMS, Connections, connect
 from antiphon.stores.sql.store import SqlStore
 from antiphon.stores.sql.transaction import Transaction
 
@@ -87,8 +89,8 @@ ABANDONED_MS: Final = 2_000
 class PostgresNodes:
     """What a process does as one node among several. Started once it has joined."""
 
-    def __init__(self, address: str, store: SqlStore) -> None:
-        self._address = address
+    def __init__(self, connections: Connections, store: SqlStore) -> None:
+        self._connections = connections
         self._store = store
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -207,7 +209,7 @@ class PostgresNodes:
 
         while not self._stop.is_set():
             try:
-                connection = await connect(self._address)
+                connection = await connect(self._connections.address, lease_s)
                 try:
                     await connection.add_listener(CHANNEL, heard)
                     await self._beat(connection, fence, lease_s, on_loop, buried)
@@ -219,6 +221,8 @@ class PostgresNodes:
             except (*PROBLEMS, StoreError) as error:
                 # The lease may end meanwhile, and others go on with what is here: that is its use.
                 log.warning("The database cannot be reached: %s", type(error).__name__)
+                if isinstance(error, TimeoutError):
+                    self._connections.give_up()
                 await _until(self._stop, lease_s / BEATS)
 
     async def _beat(

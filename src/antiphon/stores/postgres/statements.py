@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import count
 from typing import Final, NamedTuple, TypeVar
@@ -108,6 +109,8 @@ class PostgresStatements:
         self._names: dict[str, str | None] = {}  # of prepared statements; None: met once
         self._unprepared: set[str] = set()
         self._numbers = count()
+        self.given_up = False
+        """Whether it is of no use any more, as `give_up` has said."""
         self.foresees = False
         self.journeys = 0
         """How often it was sent what had been held back."""
@@ -116,9 +119,19 @@ class PostgresStatements:
         """Close the loop; the connection is closed before."""
         self._loop.close()
 
+    def give_up(self) -> None:
+        """Let whoever waits for an answer on it wait no longer; from any thread."""
+        self.given_up = True
+        with suppress(RuntimeError):  # it is closed already
+            self._loop.call_soon_threadsafe(self.connection.terminate)
+
     def wait(self, answer: Awaitable[T]) -> T:
-        """Return what the database answers."""
-        return self._loop.run_until_complete(answer)
+        """Return what the database answers; after an answer that never came nothing is asked."""
+        try:
+            return self._loop.run_until_complete(answer)
+        except TimeoutError:
+            self.connection.terminate()
+            raise
 
     def execute(self, sql: str, parameters: Parameters = ()) -> None:
         """Hold a statement back, to be sent with what follows."""

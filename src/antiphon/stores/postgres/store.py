@@ -14,6 +14,7 @@ from antiphon.errors import StoreError
 from antiphon.stores.addresses import shown
 from antiphon.stores.postgres.connections import (
     PROBLEMS,
+    Connections,
     close_connection,
     open_connection,
     translated,
@@ -45,12 +46,16 @@ class PostgresStore(SqlStore):
     """A `Store` that other processes may change too: nothing is answered from memory."""
 
     def __init__(
-        self, address: str, writers: Writers | None, readers: Readers, new_key: Callable[[], bytes]
+        self,
+        connections: Connections,
+        writers: Writers | None,
+        readers: Readers,
+        new_key: Callable[[], bytes],
     ) -> None:
         super().__init__(writers, readers)
         self._writers = writers
         self._new_key = new_key
-        self._nodes = PostgresNodes(address, self)
+        self._nodes = PostgresNodes(connections, self)
 
     @property
     def nodes(self) -> PostgresNodes:
@@ -125,14 +130,15 @@ async def open_postgres(
             raise translated(error, shown(address)) from None
         finally:
             close_connection(db)
-        readers = Readers(partial(PostgresReader, address), READERS)
+        connections = Connections(address)
+        readers = Readers(partial(PostgresReader, connections), READERS)
         if read_only:
-            return PostgresStore(address, None, readers, new_key)
+            return PostgresStore(connections, None, readers, new_key)
         mine = writers(
-            address, count, loop=loop, new_key=new_key, publish=publish, linger_s=linger_s
+            connections, count, loop=loop, new_key=new_key, publish=publish, linger_s=linger_s
         )
         mine.start()
-        return PostgresStore(address, mine, readers, new_key)
+        return PostgresStore(connections, mine, readers, new_key)
 
     store = await loop.run_in_executor(None, opened)
     return store

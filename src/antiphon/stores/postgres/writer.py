@@ -43,10 +43,10 @@ from antiphon.stores.postgres.connections import (
     AGAIN,
     LOST,
     REFUSED,
+    Connections,
     close_connection,
     constraint,
     not_durable,
-    open_connection,
     undone,
     unstorable,
 )
@@ -118,6 +118,8 @@ class Writer(BatchWriter):
         """Connect when there is something to do; what is wrong was told by who opened the store."""
 
     def _opened(self) -> PostgresStatements:
+        if self._db is not None and self._db.given_up:
+            self._close()
         if self._db is None:
             self._db = self._connect()
         return self._db
@@ -415,7 +417,7 @@ def left_by(tx: Transaction) -> None:
 
 
 def writers(
-    address: str,
+    connections: Connections,
     count: int,
     *,
     loop: asyncio.AbstractEventLoop,
@@ -427,7 +429,7 @@ def writers(
     return Writers(
         [
             Writer(
-                partial(open_connection, address),
+                connections.open,
                 loop=loop,
                 new_key=new_key,
                 publish=publish,
