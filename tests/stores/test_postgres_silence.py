@@ -20,7 +20,7 @@ from tests.support.postgres import shared_server
 
 pytestmark = [pytest.mark.needs("postgres")]
 
-LEASE_S = 1.0
+LEASE_S = 2.0
 PATIENCE_S = 20.0
 """A third of what a connection by itself would wait for an answer."""
 

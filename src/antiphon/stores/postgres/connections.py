@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
+import time
 from typing import Final
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 import asyncpg
 from asyncpg import exceptions as pg
@@ -53,21 +54,21 @@ class Connections:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self._opened: WeakSet[PostgresStatements] = WeakSet()
+        self._opened: WeakKeyDictionary[PostgresStatements, float] = WeakKeyDictionary()
         self._lock = threading.Lock()
 
     def open(self) -> PostgresStatements:
         """Open one more; blocks, as `open_connection` does."""
         db = open_connection(self.address)
         with self._lock:
-            self._opened.add(db)
+            self._opened[db] = time.monotonic()
         return db
 
-    def give_up(self) -> None:
-        """Wait for no answer any more, on none of them; from any thread."""
+    def give_up(self, silent_since: float) -> None:
+        """Wait for no answer on those that are older than the silence; from any thread."""
         with self._lock:
-            opened = list(self._opened)
-        for db in opened:
+            old = [db for db, opened in self._opened.items() if opened <= silent_since]
+        for db in old:
             db.give_up()
 
 

@@ -97,6 +97,8 @@ class PostgresNodes:
         self._untold: set[ConversationId] = set()
         self._stop = asyncio.Event()
         self._others_until = 0.0
+        self._asked = 0.0
+        """When the database was last asked something that it may not have answered."""
 
     @property
     def others(self) -> bool:
@@ -208,6 +210,7 @@ class PostgresNodes:
                 on_loop(told, [ConversationId(name) for name in conversations])
 
         while not self._stop.is_set():
+            self._asked = time.monotonic()
             try:
                 connection = await connect(self._connections.address, lease_s)
                 try:
@@ -222,7 +225,7 @@ class PostgresNodes:
                 # The lease may end meanwhile, and others go on with what is here: that is its use.
                 log.warning("The database cannot be reached: %s", type(error).__name__)
                 if isinstance(error, TimeoutError):
-                    self._connections.give_up()
+                    self._connections.give_up(self._asked)
                 await _until(self._stop, lease_s / BEATS)
 
     async def _beat(
@@ -235,6 +238,7 @@ class PostgresNodes:
     ) -> None:
         lease_ms = int(lease_s * 1000)
         while not self._stop.is_set():
+            self._asked = time.monotonic()
             if await connection.fetchval(_RENEW, fence.node, fence.epoch, lease_ms) is None:
                 raise _Fenced
             dead = [NodeId(row[0]) for row in await connection.fetch(_BURY)]
