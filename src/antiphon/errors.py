@@ -147,10 +147,28 @@ class Conflict(Refused):
 
 
 class ProviderFailed(AntiphonError):
-    """The provider refused, or its answer may not be committed. History is untouched."""
+    """The provider refused, or its answer may not be committed. History is untouched.
+
+    `status` is the HTTP status that it refused with, where it was one; where the error is
+    `retryable`, `retry_after_s` is how long it asks to wait, if it does.
+    """
 
     default_code = "provider_error"
     exit_code = 4
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        at: str | None = None,
+        retryable: bool | None = None,
+        status: int | None = None,
+        retry_after_s: int | None = None,
+    ) -> None:
+        super().__init__(message, code=code, at=at, retryable=retryable)
+        self.status = status
+        self.retry_after_s = retry_after_s
 
 
 class OutcomeUnknown(AntiphonError):

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from antiphon.engine.edge.rehearsal_model import LABEL
 from tests.cli.commands import Place, text, upstream
 
 
@@ -78,6 +79,17 @@ def test_a_run_is_told_attempt_by_attempt(place: Place) -> None:
     assert "outcome_unknown" in told.out
     assert "generation 1" in told.out
     assert "generation 2" in told.out
+
+
+REFUSED = f"{LABEL}you asked for 400."
+
+
+def test_a_refused_attempt_is_shown_with_the_words_of_its_provider(place: Place) -> None:
+    assert place.do("chat", "/fail 400").code == 4
+    run = place.tree()["runs"][0]["id"]
+    assert f"it said: {REFUSED}" in place.do("show", run).out
+    (operation,) = place.do("show", run, "--json").json["operations"]
+    assert operation["attempts"][0]["said"] == {"message": REFUSED, "status": 400}
 
 
 def test_a_tool_turn_shows_the_call_and_its_result(place: Place) -> None:

@@ -36,7 +36,7 @@ WHOLE_ENDS = {
     "responses": b"event: response.completed",
     "messages": b"event: message_stop",
 }
-BROKEN = ("disconnected", "truncated", "not json", "500")
+BROKEN = ("disconnected", "truncated", "not json", "stalled", "500")
 
 # What a client that waits for the whole answer is told, by hand: status and code.
 UNKNOWN = (424, "outcome_unknown")
@@ -50,15 +50,23 @@ def misbehave(llmock: LLMock, fault: str) -> None:
             llmock.truncate(after_chunks=3)
         case "not json":
             llmock.corrupt(after_chunks=3)
+        case "stalled":
+            llmock.stall(after_chunks=3, seconds=WAIT_S)
         case status:
             llmock.fail(int(status))
 
 
 @asynccontextmanager
-async def gateway(llmock: LLMock, folder: Path) -> AsyncIterator[tuple[Client, Any]]:
+async def gateway(
+    llmock: LLMock, folder: Path, **more: object
+) -> AsyncIterator[tuple[Client, Any]]:
     """Serve with everything kept, so that a half answer would be found."""
-    flags = {"retry_base_s": 0.0, "cancel_grace_s": 0.0, "resend_after_unknown": "never"}
-    flags |= {"stateless": Stateless.KEEP.value, "db": str(folder / "antiphon.db")}
+    flags: dict[str, Any] = {
+        "retry_base_s": 0.0,
+        "cancel_grace_s": 0.0,
+        "resend_after_unknown": "never",
+    }
+    flags |= {"stateless": Stateless.KEEP.value, "db": str(folder / "antiphon.db"), **more}
     settings = Settings.load(flags, env=llmock.env())
     async with asyncio.timeout(WAIT_S * 2), open_app(settings=settings) as app:
         yield Client(build(app.engine)), app.engine.world.store
@@ -82,7 +90,8 @@ async def test_what_broke_is_an_unknown_outcome_to_who_waits_and_an_error_in_a_s
     llmock: LLMock, tmp_path: Path, door: str, fault: str
 ) -> None:
     path, body = DOORS[door]
-    async with gateway(llmock, tmp_path) as (client, store):
+    patience = 0.5 if fault == "stalled" else WAIT_S
+    async with gateway(llmock, tmp_path, idle_timeout_s=patience) as (client, store):
         misbehave(llmock, fault)
         whole = await client.post(path, body)
         assert (whole.status, whole.json["error"]["code"]) == UNKNOWN
@@ -96,17 +105,38 @@ async def test_what_broke_is_an_unknown_outcome_to_who_waits_and_an_error_in_a_s
     assert len(await asyncio.to_thread(lambda: llmock.requests)) == 2, "each was sent once"
 
 
+@pytest.mark.parametrize("status", [429, 529])
 @pytest.mark.parametrize("door", DOORS)
 async def test_a_refusal_for_now_is_waited_out_and_the_client_sees_nothing_of_it(
-    llmock: LLMock, tmp_path: Path, door: str
+    llmock: LLMock, tmp_path: Path, door: str, status: int
 ) -> None:
     path, body = DOORS[door]
     async with gateway(llmock, tmp_path) as (client, store):
         for stream in (False, True):
-            llmock.fail(429, retry_after=0.0).reply("All of it.")
+            llmock.fail(status, retry_after=0.0).reply("All of it.")
             told = await client.post(path, {**body, "stream": stream})
             assert told.status == 200
             assert b"All" in told.body
             assert (WHOLE_ENDS[door] in told.body) is stream
         assert await answers_kept(store) == ["All of it."] * 2
     assert len(await asyncio.to_thread(lambda: llmock.requests)) == 4
+
+
+@pytest.mark.req("M88")
+@pytest.mark.parametrize(("status", "elsewhere"), [(429, 429), (529, 503)])
+@pytest.mark.parametrize("door", DOORS)
+async def test_a_provider_that_stays_busy_is_busy_to_the_client_which_is_told_when_to_ask_again(
+    llmock: LLMock, tmp_path: Path, door: str, status: int, elsewhere: int
+) -> None:
+    path, body = DOORS[door]
+    async with gateway(llmock, tmp_path, retries=0) as (client, store):
+        llmock.fail(status, times=None, retry_after=7.0)
+        whole = await client.post(path, body)
+        assert whole.status == (status if door == "messages" else elsewhere)
+        assert (whole.headers["retry-after"], whole.headers["x-should-retry"]) == ("7", "true")
+        assert "The provider said: " in whole.json["error"]["message"]
+        streamed = await client.post(path, {**body, "stream": True})
+        assert (streamed.status, WHOLE_ENDS[door] in streamed.body) == (200, False)
+        assert b"The provider said: " in streamed.body
+        assert await answers_kept(store) == []
+    assert len(await asyncio.to_thread(lambda: llmock.requests)) == 2, "each was sent once"

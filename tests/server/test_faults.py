@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.types import Scope
 
 from antiphon import errors
 from antiphon.core.findings import Finding
@@ -51,6 +52,11 @@ ANSWERS = [
 ]
 
 
+CHAT: Scope = {"type": "http", "path": "/v1/chat/completions", "headers": []}
+MESSAGES: Scope = {**CHAT, "path": "/v1/messages"}
+KEPT: Scope = {**CHAT, "headers": [(b"idempotency-key", b"k1")]}
+
+
 @pytest.mark.parametrize(
     ("kind", "code", "status", "last"), ANSWERS, ids=[f"{a[1]}" for a in ANSWERS]
 )
@@ -59,7 +65,37 @@ def test_an_error_has_its_status_and_tells_an_sdk_not_to_repeat_what_may_happen_
 ) -> None:
     error = kind("A sentence.", code=code, at="here")
     assert status_of(error) == status
-    assert (headers_of(error).get("x-should-retry") == "false") is last
+    assert (headers_of(error, CHAT).get("x-should-retry") == "false") is last
+
+
+@pytest.mark.parametrize(
+    ("more", "scope", "status", "headers"),
+    [
+        ({"status": 429, "retry_after_s": 7}, "chat", 429, ("true", "7")),
+        ({"status": 429}, "chat", 429, ("true", "1")),
+        ({"status": 429, "retry_after_s": 10**9}, "chat", 429, ("true", "3600")),
+        ({"status": 429, "retry_after_s": 7}, "kept", 429, ("false", "7")),
+        ({"status": 429, "retryable": False}, "chat", 502, ("false", None)),
+        ({"status": 503, "retry_after_s": 2}, "chat", 503, ("true", "2")),
+        ({"status": 529, "retry_after_s": 2}, "chat", 503, ("true", "2")),
+        ({"status": 529, "retry_after_s": 2}, "messages", 529, ("true", "2")),
+        ({"status": 503}, "messages", 529, ("true", "1")),
+        ({"code": "overloaded_error"}, "messages", 529, ("true", "1")),
+        ({"code": "rate_limit_exceeded"}, "chat", 429, ("true", "1")),
+        ({"code": "server_error"}, "chat", 502, ("true", None)),
+        ({"status": 408}, "chat", 502, ("true", None)),
+        # A provider may call its error what it likes: our own words are ours.
+        ({"code": "body_too_large", "retryable": False}, "chat", 502, ("false", None)),
+    ],
+)
+def test_a_provider_that_is_busy_is_told_as_such_and_when_to_ask_again(
+    more: dict[str, Any], scope: str, status: int, headers: tuple[str, str | None]
+) -> None:
+    where = {"chat": CHAT, "messages": MESSAGES, "kept": KEPT}[scope]
+    error = errors.ProviderFailed("A sentence.", **{"retryable": True, **more})
+    assert status_of(error, where["path"]) == status
+    told = headers_of(error, where)
+    assert (told.get("x-should-retry"), told.get("retry-after")) == headers
 
 
 def test_every_api_has_its_own_shape() -> None:

@@ -50,7 +50,7 @@ COPY = {
         created_ms, blocks, error_code, extra, digest, path_digest, {base} FROM message WHERE id = 'a1'""",
     "attempt": """INSERT INTO attempt SELECT manifest, 9, purpose, {generation}, '{state}', handle, node, epoch,
         deadline_ms, sent_again, proof, error_code, prepared_ms, accepted_ms, written_ms, opened_ms,
-        ended_ms, answer, used FROM attempt WHERE generation = 1""",
+        ended_ms, answer, used, said FROM attempt WHERE generation = 1""",
 }
 
 ATTACKS = {

@@ -26,6 +26,7 @@ from antiphon.core.ids import (
     TenantId,
 )
 from antiphon.core.manifest import Mapping, Purpose
+from antiphon.core.said import Said
 from antiphon.core.usage import Cost, Used
 
 
@@ -261,7 +262,8 @@ class Attempt(_Row, frozen=True, kw_only=True):
     """One try at an operation. `number` counts tries from 1; `generation` is 0 until accepted.
 
     `answer` names what was answered to a question beside the turn; a turn's answer is in the tree.
-    `used` is what its answer took, where that was had whole.
+    `used` is what its answer took, where that was had whole; `said` is what its provider said in
+    place of one, which is content and goes with it.
     """
 
     operation: OperationId
@@ -285,6 +287,7 @@ class Attempt(_Row, frozen=True, kw_only=True):
     ended_ms: int | None
     answer: Digest | None = None
     used: Used | None = None
+    said: Said | None = None
 
 
 class CallState(StrEnum):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 
+import msgspec
+
 from antiphon.core import events
 from antiphon.core.asking import Output
 from antiphon.core.blocks import Message, Text
@@ -15,6 +17,7 @@ from antiphon.core.explanation import Explanation, PlanTold
 from antiphon.core.ids import RunId
 from antiphon.core.reasons import REASONS
 from antiphon.core.records import TERMINAL_CALL, Call, CallState, Run, RunStatus
+from antiphon.core.said import Said
 from antiphon.errors import AntiphonError, OutcomeUnknown, ProviderFailed, Refused, RunCanceled
 from antiphon.handles.backend import Backend
 from antiphon.handles.events import (
@@ -154,14 +157,18 @@ class RunHandle:
 
     async def failure(self, status: RunStatus, code: str | None) -> AntiphonError:
         """Return the error of an end with this status and code, for whoever wanted its answer."""
-        if code is not None and code in REASONS and not await self._was_sent():
-            return Refused(f"The request was not sent. {REASONS[code].rule}", code=code, at=self.id)
-        return run_error(self.id, status, code)
-
-    async def _was_sent(self) -> bool:
-        """Return whether the step in which it ended had anything sent."""
+        if status is not RunStatus.ERROR:
+            return run_error(self.id, status, code)
+        # The step in which it ended had something sent, unless the one before was committed.
         operations = (await self.explain()).operations
-        return bool(operations) and operations[-1].attempts[-1].state is not State.COMMITTED
+        newest = operations[-1].attempts[-1] if operations else None
+        sent = newest is not None and newest.state is not State.COMMITTED
+        if code is not None and code in REASONS and not sent:
+            return Refused(f"The request was not sent. {REASONS[code].rule}", code=code, at=self.id)
+        said = newest.said if sent and newest is not None else None
+        if said is not None and newest is not None and newest.proof is not None:
+            said = msgspec.structs.replace(said, retryable=False)  # it may have been carried out
+        return run_error(self.id, status, code, said)
 
     async def answer(self, outputs: Mapping[str, str | Output]) -> RunHandle:
         """Bring the results of all its open calls, each once; events go on from here."""
@@ -241,8 +248,13 @@ def _rest(event: Committed, told: int) -> list[Preview]:
     return pieces
 
 
-def run_error(run: RunId, status: RunStatus, code: str | None) -> AntiphonError:
-    """Return the error that tells how a run ended, for those who wanted its answer."""
+def run_error(
+    run: RunId, status: RunStatus, code: str | None, said: Said | None = None
+) -> AntiphonError:
+    """Return the error that tells how a run ended, for those who wanted its answer.
+
+    `said` is what its provider said at last, where it said anything.
+    """
     if status is RunStatus.CANCELED:
         return RunCanceled("The run was canceled.", code=code, at=run)
     if code == "outcome_unknown":
@@ -258,8 +270,15 @@ def run_error(run: RunId, status: RunStatus, code: str | None) -> AntiphonError:
             at=run,
         )
     why = code or ProviderFailed.default_code
+    words = said.for_clients if said is not None else ""
+    wait_ms = None if said is None else said.retry_after_ms
     return ProviderFailed(
-        f"The run ended without an answer: {why}. `antiphon show {run}` tells what was sent.",
+        f"The run ended without an answer: {why}. "
+        + (f"The provider said: {words} " if words else "")
+        + f"`antiphon show {run}` tells what was sent.",
         code=code,
         at=run,
+        retryable=said is not None and said.retryable,
+        status=None if said is None else said.status,
+        retry_after_s=None if wait_ms is None else -(-wait_ms // 1000),
     )

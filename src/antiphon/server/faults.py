@@ -1,8 +1,8 @@
 """What goes wrong, as HTTP: a status for each of our errors, a body for each API.
 
 The OpenAI and Anthropic SDKs try again by themselves on 408, 409, 429 and 5xx. Where trying
-again cannot help, or may do a thing twice, the answer says `x-should-retry: false`: a provider's
-no, too, since the run has tried again where that helps, and the same request finds the same run.
+again cannot help, or may do a thing twice, the answer says `x-should-retry: false`. After a
+provider's definite no that may pass nothing is done twice: then the same request begins anew.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -84,25 +85,58 @@ STATUS_OF_CLASS: Final[tuple[tuple[type[AntiphonError], int], ...]] = (
     (Refused, 400),
     (OutcomeUnknown, 424),
     (RunCanceled, 409),
-    (ProviderFailed, 502),
     (StoreLocked, 503),
     (NotDurable, 503),
 )
 
 OPENAI: Final = "/v1/"
+ANTHROPIC: Final = "/v1/messages"
+
+OVERLOADED: Final = 529
+"""What Anthropic says where it has no room; the others say 503."""
+
+BUSY: Final = frozenset({429, 503, OVERLOADED})
+BUSY_CODES: Final = MappingProxyType(
+    {
+        "overloaded": 503,
+        "overloaded_error": 503,
+        "rate_limit_error": 429,
+        "rate_limit_exceeded": 429,
+    }
+)
+"""Words for it of providers that had begun to answer, and so had no status left to say it with."""
+
+LONGEST_WAIT_S: Final = 3600
 
 
-def status_of(error: AntiphonError) -> int:
-    """Return the HTTP status of an error."""
+def status_of(error: AntiphonError, path: str = OPENAI) -> int:
+    """Return the HTTP status of an error at a path.
+
+    A provider that is busy, and would be asked again by who talks to it, is told as such.
+    """
+    if isinstance(error, ProviderFailed):
+        said = error.status if error.status in BUSY else BUSY_CODES.get(error.code)
+        if said is None or not error.retryable:
+            return HTTPStatus.BAD_GATEWAY
+        if said == HTTPStatus.TOO_MANY_REQUESTS:
+            return said
+        return OVERLOADED if path.startswith(ANTHROPIC) else HTTPStatus.SERVICE_UNAVAILABLE
     known = STATUS_OF_CODE.get(error.code)
     if known is not None:
         return known
     return next((status for kind, status in STATUS_OF_CLASS if isinstance(error, kind)), 500)
 
 
-def headers_of(error: AntiphonError) -> dict[str, str]:
+def headers_of(error: AntiphonError, scope: Scope) -> dict[str, str]:
     """Return the headers that tell an SDK, or a browser, what to do about an error."""
-    status = status_of(error)
+    status = status_of(error, scope["path"])
+    if isinstance(error, ProviderFailed):
+        # Under a key of its own the same request finds the same run, however often it comes.
+        kept = "idempotency-key" in Headers(scope=scope)
+        told = {"x-should-retry": "true" if error.retryable and not kept else "false"}
+        if status in BUSY:
+            told["retry-after"] = str(min(max(1, error.retry_after_s or 1), LONGEST_WAIT_S))
+        return told
     if status == HTTPStatus.UNAUTHORIZED:
         return {"www-authenticate": "Bearer"}
     if status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -115,7 +149,7 @@ def headers_of(error: AntiphonError) -> dict[str, str]:
         return {"retry-after": "5"}
     if error.code in UNREAD:
         return {"connection": "close"}
-    if isinstance(error, Conflict | OutcomeUnknown | RunCanceled | ProviderFailed):
+    if isinstance(error, Conflict | OutcomeUnknown | RunCanceled):
         return {"x-should-retry": "false"}
     return {}
 
@@ -248,19 +282,19 @@ class AnthropicErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     type: str = "error"
 
 
-ANTHROPIC: Final = "/v1/messages"
 ANTHROPIC_TYPES: Final = {
     401: "authentication_error",
     403: "permission_error",
     404: "not_found_error",
     413: "request_too_large",
     429: "rate_limit_error",
+    OVERLOADED: "overloaded_error",
 }
 
 
 def anthropic_error(error: AntiphonError) -> AnthropicError:
     """Return the error in Anthropic's words."""
-    status = status_of(error)
+    status = status_of(error, ANTHROPIC)
     usual = "api_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
     place = f" (at {_place(error)})" if error.at else ""
     return AnthropicError(
@@ -309,9 +343,9 @@ def fault(scope: Scope, error: AntiphonError, headers: dict[str, str] | None = N
     body = error_body(error, scope["path"], scope.get("state", {}).get("request_id", ""))
     return Response(
         msgspec.json.encode(body),
-        status_code=status_of(error),
+        status_code=status_of(error, scope["path"]),
         media_type="application/json",
-        headers={**headers_of(error), **(headers or {})},
+        headers={**headers_of(error, scope), **(headers or {})},
     )
 
 

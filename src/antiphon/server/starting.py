@@ -9,9 +9,11 @@ from starlette.requests import Request
 
 from antiphon.core.commands import StartKey
 from antiphon.core.digests import digest
-from antiphon.core.records import Response
+from antiphon.core.records import Response, RunStatus
 from antiphon.engine.engine import Engine
-from antiphon.errors import Conflict, Erased, InvalidInput
+from antiphon.errors import Conflict, Erased, InvalidInput, ProviderFailed
+from antiphon.handles.run import RunHandle
+from antiphon.library import Local
 from antiphon.server.body import engine_of
 from antiphon.server.principals import principal_of
 
@@ -72,7 +74,8 @@ class Key:
 async def key_of(request: Request) -> Key:
     """Return the key that the client brought, or one made of the request itself.
 
-    Of the latter only a request that an SDK marks as its own repetition is one.
+    Of the latter only a request that an SDK marks as its own repetition is one, and none of a
+    request that was certainly not carried out and may be now.
 
     Raises:
         InvalidInput: `bad_idempotency_key`.
@@ -90,8 +93,23 @@ async def key_of(request: Request) -> Key:
         body_digest=body,
         expires_ms=world.clock.now_ms() + RETRY_KEPT_MS,
     )
-    attach = count.isascii() and count.isdigit() and int(count) > 0
+    again = count.isascii() and count.isdigit() and int(count) > 0
+    attach = again and not await _may_begin_anew(engine_of(request), made)
     return Key(made, attach=attach, brought=False)
+
+
+async def _may_begin_anew(engine: Engine, key: StartKey) -> bool:
+    """Return whether what a key stands for came to a definite no, which may have passed by now."""
+    known = await engine.world.store.response_of_key(
+        key.scope, key.key, engine.world.clock.now_ms()
+    )
+    if known is None:
+        return False
+    run = await engine.world.store.run(known[0].conversation, known[0].run)
+    if run.status is not RunStatus.ERROR:
+        return False
+    failure = await RunHandle(Local(engine), run).failure(run.status, run.error_code)
+    return isinstance(failure, ProviderFailed) and failure.retryable
 
 
 async def repeated(engine: Engine, key: Key) -> Response | None:

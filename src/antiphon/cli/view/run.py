@@ -150,9 +150,11 @@ def _attempt(attempt: Attempt, zero_ms: int, ink: Ink) -> Iterator[str]:
             yield _step(at_ms - zero_ms, state, meaning, ink)
     if attempt.state in _ENDS:
         why = explained(attempt.error_code) if attempt.error_code else ""
+        said = attempt.said.message if attempt.said is not None else ""
+        words = f"it said: {harmless(said)}" if said else ""
         proof = f"ended for certain: {attempt.proof}" if attempt.proof else ""
         kept = f"{_MEANINGS[attempt.state]}: {tokens(attempt.used)}" if attempt.used else ""
-        meaning = "; ".join(filter(None, (why, proof, kept)))
+        meaning = "; ".join(filter(None, (why, words, proof, kept)))
         yield _step(
             None if attempt.ended_ms is None else attempt.ended_ms - zero_ms,
             attempt.state,

@@ -12,6 +12,7 @@ from antiphon.core.ids import CallId, Digest, MessageId, OperationId
 from antiphon.core.judging import Verdict
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import Attempt, CallState, Run, Runner
+from antiphon.core.said import Said
 from antiphon.core.standing import Spent
 from antiphon.core.usage import Cost
 
@@ -193,6 +194,8 @@ class Refuse(Command[Attempt]):
     not_sent: bool = False
     shown: bool = False
     """Whether preview text was shown: then a withdrawal event is written too."""
+    said: Said | None = None
+    """What the provider said of it, where it said anything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,6 +207,7 @@ class Lose(Command[Attempt]):
     fence: Fence
     code: str
     shown: bool = False
+    said: Said | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,9 +52,11 @@ from antiphon.core.repeats import (
     has_open_twin,
     repetition,
 )
+from antiphon.core.said import Said
 from antiphon.core.scheduling import SWITCH_TOOL, read_switch
 from antiphon.core.standing import charged
 from antiphon.engine.dispatch.exchange import Answered, Broken, Outcome, Rejected, Unsent
+from antiphon.engine.dispatch.hearing import heard
 from antiphon.engine.dispatch.target import Target
 from antiphon.engine.live import LiveRun
 from antiphon.engine.models import Model
@@ -156,25 +158,28 @@ class Settlement:
                     shown=live.shown,
                     # What a model was not willing or able to say is its answer.
                     elsewhere=answer.retryable,
+                    said=heard(accepted.model, answer),
                 )
             case Answered(answer):
-                code = answer.error or "stream_incomplete"
-                return await self._unknown(accepted, code, live, goes_on=goes_on)
-            case Rejected(verdict=verdict) if verdict.definite:
+                code, said = answer.error or "stream_incomplete", heard(accepted.model, answer)
+                return await self._unknown(accepted, code, live, goes_on=goes_on, said=said)
+            case Rejected(verdict=verdict, status=status) if verdict.definite:
                 return await self._refused(
                     accepted,
                     code=verdict.code,
                     retryable=verdict.retryable,
                     retry_after_ms=verdict.retry_after_ms,
+                    said=heard(accepted.model, verdict, status),
                 )
-            case Rejected(verdict=verdict):
-                return await self._unknown(accepted, verdict.code, live, goes_on=goes_on)
+            case Rejected(verdict=verdict, status=status):
+                said = heard(accepted.model, verdict, status)
+                return await self._unknown(accepted, verdict.code, live, goes_on=goes_on, said=said)
             case Unsent(code):
                 return await self._refused(accepted, code=code, retryable=True, not_sent=True)
             case Broken(code):
                 return await self._unknown(accepted, code, live, goes_on=goes_on)
 
-    def lost(self, accepted: Accepted, code: str, *, shown: bool) -> Lose:
+    def lost(self, accepted: Accepted, code: str, *, shown: bool, said: Said | None = None) -> Lose:
         """Return the command that says that nobody knows any more."""
         return Lose(
             conversation=accepted.conversation,
@@ -184,6 +189,7 @@ class Settlement:
             fence=self._world.fence,
             code=code,
             shown=shown,
+            said=said,
         )
 
     async def end(self, run: RunId, conversation: ConversationId, code: str) -> Run:
@@ -447,6 +453,7 @@ class Settlement:
         shown: bool = False,
         not_sent: bool = False,
         elsewhere: bool = True,
+        said: Said | None = None,
     ) -> Settled:
         """Record a no. `elsewhere` says that another model might not say it."""
         world, attempt = self._world, accepted.attempt
@@ -460,6 +467,7 @@ class Settlement:
                 code=code,
                 not_sent=not_sent,
                 shown=shown,
+                said=said,
             )
         )
         if isinstance(done, Denied):
@@ -477,11 +485,17 @@ class Settlement:
         return await self.end(accepted.run, accepted.conversation, code)
 
     async def _unknown(
-        self, accepted: Accepted, code: str, live: LiveRun, *, goes_on: bool
+        self,
+        accepted: Accepted,
+        code: str,
+        live: LiveRun,
+        *,
+        goes_on: bool,
+        said: Said | None = None,
     ) -> Settled:
         """Record that nobody knows, then do what the profile's ladder allows at once."""
         shown = live.shown and not goes_on
-        lost = await self._world.do(self.lost(accepted, code, shown=shown))
+        lost = await self._world.do(self.lost(accepted, code, shown=shown, said=said))
         if isinstance(lost, Denied):
             if live.shown:
                 return await self._too_late(accepted, live.text(), lost)

@@ -335,7 +335,7 @@ async def _answer(turn: Turn) -> tuple[list[Block], Ending]:
             case Ended(status=RunStatus.SUCCESS, code=code):
                 return blocks, _ending(code)
             case Ended(status=status, code=code):
-                raise run_error(turn.run.id, status, code)
+                raise await turn.handle.failure(status, code)
             case _:
                 pass
     raise run_error(turn.run.id, RunStatus.ERROR, "internal_error")
@@ -398,7 +398,7 @@ async def _told(turn: Turn, writer: Writer) -> AsyncGenerator[tuple[bytes, bool]
                 yield writer.end(_ending(code), await _usage(turn)), True
                 return
             case Ended(status=status, code=code):
-                error = run_error(turn.run.id, status, code)
+                error = await turn.handle.failure(status, code)
                 yield writer.fail(error.code, error.message), True
                 return
             case _:

@@ -17,7 +17,9 @@ from antiphon.core.events import CaughtUp, Durable, DurableEvent, Preview, decod
 from antiphon.core.ids import CallId, ResponseId, TenantId
 from antiphon.core.records import Call, Response, Run, RunStatus
 from antiphon.engine.engine import Engine
-from antiphon.errors import Erased, NotFound, OutcomeUnknown
+from antiphon.errors import AntiphonError, Erased, NotFound, OutcomeUnknown
+from antiphon.handles.run import RunHandle
+from antiphon.library import Local
 from antiphon.server.responses.output import Json
 from antiphon.server.responses.request import Create, read_echo
 from antiphon.server.responses.resource import resource
@@ -31,6 +33,7 @@ the connection broke, so the request can no longer reach us, and it is tried aga
 class _Belongings(TypedDict, total=False):
     message: Message
     calls: Mapping[CallId, Call]
+    failure: AntiphonError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +173,9 @@ async def _belongings(engine: Engine, known: Known, event: DurableEvent) -> _Bel
                 "message": await store.message(conversation, message),
                 "calls": {call.call_id: call for call in rows},
             }
+        case events.RunChanged(run=of, status=RunStatus.ERROR, code=code) if of == run:
+            handle = RunHandle(Local(engine), known.run)
+            return {"failure": await handle.failure(RunStatus.ERROR, code)}
         case events.CallChanged(run=of, call=call) if of == run:
             rows = [c for c in await store.calls(conversation, run) if c.call_id == call]
             return {"calls": {c.call_id: c for c in rows}}

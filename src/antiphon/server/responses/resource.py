@@ -66,6 +66,8 @@ def _error(response: Response, stretch: Stretch) -> Json | None:
     if stretch.status not in (Status.FAILED, Status.CANCELLED):
         return None
     code = stretch.code or "server_error"
+    if stretch.failure is not None:
+        return {"code": code, "message": stretch.failure.message}
     ended = RunStatus.CANCELED if stretch.status is Status.CANCELLED else RunStatus.ERROR
     return {"code": code, "message": run_error(response.run, ended, code).message}
 

@@ -23,6 +23,7 @@ from antiphon.errors import InvalidInput, OutcomeUnknown
 from antiphon.server.body import Query, answer, decoded, engine_of, misfit, queried
 from antiphon.server.doors.relay import relayed
 from antiphon.server.endpoints import Endpoint
+from antiphon.server.faults import BUSY, status_of
 from antiphon.server.mending import headers as repairs_told
 from antiphon.server.principals import principal_of
 from antiphon.server.responses.beginning import begun, counted
@@ -66,7 +67,10 @@ async def _create(request: Request) -> Response:
     if body.background:
         return answer(own.describe(await so_far(engine, own)), headers=_told(own))
     try:
-        return answer(own.describe(await ended(engine, own)), headers=_told(own))
+        stretch = await ended(engine, own)
+        if stretch.failure is not None and status_of(stretch.failure) in BUSY:
+            raise stretch.failure  # as its provider would say it: the SDK waits, and asks again
+        return answer(own.describe(stretch), headers=_told(own))
     finally:
         _forget(request, own, had=not await request.is_disconnected())
 

@@ -27,6 +27,7 @@ from antiphon.core.ids import CallId, MessageId, RunId
 from antiphon.core.loop import APPROVAL_REQUIRED
 from antiphon.core.records import TERMINAL_CALL, Call, RunStatus
 from antiphon.core.usage import Used, together
+from antiphon.errors import AntiphonError
 from antiphon.server.responses.output import (
     Asked,
     Item,
@@ -89,6 +90,7 @@ class Stretch:
     code: str | None = None
     used: Used | None = None
     ended_ms: int | None = None
+    failure: AntiphonError | None = None
 
     @property
     def over(self) -> bool:
@@ -198,6 +200,7 @@ class Writer:
         *,
         message: Message | None = None,
         calls: Mapping[CallId, Call] | None = None,
+        failure: AntiphonError | None = None,
     ) -> Iterator[Event]:
         """Take a durable event; yield what the reader is told of it.
 
@@ -206,10 +209,13 @@ class Writer:
             at_ms: When it happened.
             message: The message of a commit.
             calls: The calls of a commit, or the one that changed.
+            failure: What went wrong, where the run ended in an error.
         """
         if self.stretch.over or getattr(event, "run", None) != self._run:
             return
         yield from self._beginning()
+        if failure is not None:
+            self._move(failure=failure)
         match event:
             case events.RunChanged(status=status, code=code):
                 yield from self._changed(status, code, at_ms)
@@ -232,9 +238,10 @@ class Writer:
         *,
         message: Message | None = None,
         calls: Mapping[CallId, Call] | None = None,
+        failure: AntiphonError | None = None,
     ) -> None:
         """Take a durable event, and tell nobody: only `stretch` is wanted."""
-        for _ in self.tell(event, at_ms, message=message, calls=calls):
+        for _ in self.tell(event, at_ms, message=message, calls=calls, failure=failure):
             pass
 
     def show(self, preview: Preview) -> Iterator[Event]:

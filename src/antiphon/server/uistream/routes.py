@@ -16,7 +16,8 @@ from antiphon.core.ids import CallId
 from antiphon.core.records import Call, Conversation, Run, RunStatus
 from antiphon.core.tree import line as visible
 from antiphon.engine.engine import Engine
-from antiphon.handles.run import run_error
+from antiphon.handles.run import RunHandle, run_error
+from antiphon.library import Local
 from antiphon.server.body import answer, decoded, engine_of
 from antiphon.server.doors.turn import UNKNOWN_GRACE_S
 from antiphon.server.endpoints import Endpoint
@@ -137,13 +138,18 @@ async def _chunks(engine: Engine, begun: Begun, writer: Writer) -> AsyncGenerato
                     case Durable(event=event) if getattr(event, "run", None) == run.id:
                         if isinstance(event, RunChanged):
                             unknown = event.status is RunStatus.UNKNOWN
-                        message, calls = None, {}
+                        message, calls, failure = None, {}, None
+                        if isinstance(event, RunChanged) and event.status is RunStatus.ERROR:
+                            handle = RunHandle(Local(engine), run)
+                            failure = await handle.failure(event.status, event.code)
                         if isinstance(event, Committed):
                             message = await store.message(run.conversation, event.message)
                         if isinstance(event, Committed | CallChanged | RunChanged):
                             rows = await store.calls(run.conversation, run.id)
                             calls = {call.call_id: call for call in rows}
-                        for chunk in writer.tell(event, message=message, calls=calls):
+                        for chunk in writer.tell(
+                            event, message=message, calls=calls, failure=failure
+                        ):
                             yield chunk
                     case Preview() | Durable() | CaughtUp():
                         pass

@@ -118,6 +118,7 @@ class Writer:
         *,
         message: Message | None = None,
         calls: Mapping[CallId, Call] | None = None,
+        failure: AntiphonError | None = None,
     ) -> Iterator[Chunk]:
         """Take a durable event.
 
@@ -125,6 +126,7 @@ class Writer:
             event: The next one.
             message: The message of a commit.
             calls: The calls of the run, where the event is about some.
+            failure: What went wrong, where the run ended in an error.
         """
         if self.over or getattr(event, "run", None) != self._run:
             return
@@ -142,7 +144,7 @@ class Writer:
             case ResultsPlaced():
                 yield from self._end_step()
             case RunChanged(status=status, code=code):
-                yield from self._changed(status, code, calls or {})
+                yield from self._changed(status, code, calls or {}, failure)
             case _:
                 pass
 
@@ -240,7 +242,11 @@ class Writer:
     # How it ends.
 
     def _changed(
-        self, status: RunStatus, code: str | None, calls: Mapping[CallId, Call]
+        self,
+        status: RunStatus,
+        code: str | None,
+        calls: Mapping[CallId, Call],
+        failure: AntiphonError | None,
     ) -> Iterator[Chunk]:
         match status:
             case RunStatus.QUEUED | RunStatus.PENDING | RunStatus.UNKNOWN:
@@ -261,7 +267,8 @@ class Writer:
                 yield {"type": "abort", "reason": code or "canceled"}
                 self.over = self.whole = True
             case RunStatus.ERROR:
-                yield {"type": "error", "errorText": run_error(self._run, status, code).message}
+                told = failure or run_error(self._run, status, code)
+                yield {"type": "error", "errorText": told.message}
                 yield from self._finish(status, code, FINISH.get(code or "", "error"))
 
     def _finish(self, status: RunStatus, code: str | None, reason: str) -> Iterator[Chunk]:

@@ -40,12 +40,14 @@ from antiphon.core.records import (
     RunOptions,
     RunStatus,
 )
+from antiphon.core.said import Said
 from antiphon.core.usage import Cost, Used, together
 from antiphon.stores.sql.packing import Stored, encode_json, pack, unpack
 
 _metadata: Final = msgspec.json.Decoder(dict[str, str]).decode
 _options: Final = msgspec.json.Decoder(RunOptions).decode
 _used: Final = msgspec.json.Decoder(Used).decode
+_said: Final = msgspec.json.Decoder(Said).decode
 _message_ids: Final = msgspec.json.Decoder(tuple[MessageId, ...]).decode
 
 
@@ -347,6 +349,7 @@ class AttemptRow(NamedTuple):
     ended_ms: int | None
     answer: Stored | None
     used: bytes | None
+    said: bytes | None
 
     @classmethod
     def unborn(
@@ -403,6 +406,7 @@ class AttemptRow(NamedTuple):
             ended_ms=self.ended_ms,
             answer=None if self.answer is None else unpack(self.answer),
             used=None if self.used is None else _used(self.used),
+            said=None if self.said is None else _said(self.said),
         )
 
 
@@ -425,6 +429,7 @@ _UNTOUCHED: Final[dict[str, Any]] = {
     "ended_ms": None,
     "answer": None,
     "used": None,
+    "said": None,
 }
 """What stands in an attempt that nothing has happened to."""
 

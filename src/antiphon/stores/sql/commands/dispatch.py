@@ -29,9 +29,10 @@ from antiphon.core.events import (
 )
 from antiphon.core.manifest import Manifest, Purpose
 from antiphon.core.records import Attempt, RunStatus
+from antiphon.core.said import Said
 from antiphon.core.usage import Used
 from antiphon.errors import InternalError, NotFound
-from antiphon.stores.sql.packing import pack
+from antiphon.stores.sql.packing import encode_json, pack
 from antiphon.stores.sql.places import conversation_of
 from antiphon.stores.sql.rows import AttemptRow, ConversationRow
 from antiphon.stores.sql.transaction import Transaction
@@ -197,18 +198,24 @@ def refuse(tx: Transaction, command: Refuse) -> Attempt | Denied:
         definite=True,
     )
     event = Event.NOT_SENT if command.not_sent else Event.REFUSED
-    moved = move(tx, attempt, event, claim, error_code=command.code)
+    moved = move(tx, attempt, event, claim, error_code=command.code, said=_encoded(command.said))
     if isinstance(moved, Denied):
         return moved
     status = RunStatus.UNKNOWN if moved.row.target is State.UNKNOWN else None
     return _told(tx, command, moved, status, command.code if command.shown else None)
 
 
+def _encoded(said: Said | None) -> bytes | None:
+    return None if said is None else encode_json(said)
+
+
 def lose(tx: Transaction, command: Lose) -> Attempt | Denied:
     """Row 9."""
     attempt = tx.attempt(command.conversation, command.operation)
     claim = Claim(now_ms=command.now_ms, fence=command.fence, generation=command.generation)
-    moved = move(tx, attempt, Event.LOST, claim, error_code=command.code)
+    moved = move(
+        tx, attempt, Event.LOST, claim, error_code=command.code, said=_encoded(command.said)
+    )
     if isinstance(moved, Denied):
         return moved
     return _told(tx, command, moved, RunStatus.UNKNOWN, command.code if command.shown else None)
@@ -218,7 +225,7 @@ def resume(tx: Transaction, command: Resume) -> Attempt | Denied:
     """Row 10."""
     attempt = tx.attempt(command.conversation, command.operation)
     claim = Claim(now_ms=command.now_ms, fence=command.fence, generation=command.generation)
-    moved = move(tx, attempt, Event.RESUME, claim, error_code=None)
+    moved = move(tx, attempt, Event.RESUME, claim, error_code=None, said=None)
     return moved if isinstance(moved, Denied) else _told(tx, command, moved, RunStatus.PENDING)
 
 
@@ -232,7 +239,7 @@ def replay(tx: Transaction, command: Replay) -> Attempt | Denied:
         request_digest=command.request_digest,
         honours_key=command.honours_key,
     )
-    moved = move(tx, attempt, Event.REPLAY, claim, error_code=None)
+    moved = move(tx, attempt, Event.REPLAY, claim, error_code=None, said=None)
     return moved if isinstance(moved, Denied) else _told(tx, command, moved, RunStatus.PENDING)
 
 

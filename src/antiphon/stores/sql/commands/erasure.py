@@ -12,6 +12,7 @@ import msgspec
 from antiphon.core.commands import EraseConversation
 from antiphon.core.events import ConversationErased
 from antiphon.core.records import Conversation, RunOptions
+from antiphon.core.said import Said
 from antiphon.stores.sql.commands.endings import cancel_run
 from antiphon.stores.sql.knowledge import let_go
 from antiphon.stores.sql.message_rows import Extra
@@ -21,6 +22,7 @@ from antiphon.stores.sql.rows import ConversationRow
 from antiphon.stores.sql.transaction import Erased, Transaction
 
 _extra = msgspec.json.Decoder(Extra).decode
+_said = msgspec.json.Decoder(Said).decode
 _options = msgspec.json.Decoder(RunOptions).decode
 
 
@@ -41,6 +43,7 @@ def erase(tx: Transaction, command: EraseConversation) -> Conversation:
         "UPDATE response SET request = NULL",
     ):
         tx.execute(f"{change} WHERE place BETWEEN ? AND ?", here)
+    _strip_what_was_said(tx, here)
     _strip_names(tx, here)
     _strip_options(tx, here)
     _let_go_of_content(tx, c)
@@ -60,6 +63,20 @@ def _strip_names(tx: Transaction, here: tuple[int, int]) -> None:
         copied = _extra(extra).copied_from
         kept = None if copied is None else encode_json(Extra(copied_from=copied))
         tx.execute("UPDATE message SET extra = ? WHERE place = ?", (kept, at))
+
+
+def _strip_what_was_said(tx: Transaction, here: tuple[int, int]) -> None:
+    """Take the providers' words from attempts that came to no answer; that they said no stays."""
+    for manifest, number, said in tx.all(
+        "SELECT manifest, number, said FROM attempt "
+        "WHERE manifest BETWEEN ? AND ? AND said IS NOT NULL",
+        here,
+    ):
+        kept = encode_json(msgspec.structs.replace(_said(said), message=""))
+        tx.execute(
+            "UPDATE attempt SET said = ? WHERE manifest = ? AND number = ?",
+            (kept, manifest, number),
+        )
 
 
 def _strip_options(tx: Transaction, here: tuple[int, int]) -> None:
