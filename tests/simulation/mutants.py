@@ -26,8 +26,8 @@ from antiphon.engine.live import Broker
 from antiphon.engine.runs import startup
 from antiphon.engine.runs.control import Control
 from antiphon.engine.tools.executor import Executor
+from antiphon.stores.sql.call_rows import CallRow
 from antiphon.stores.sql.commands import endings, runs
-from antiphon.stores.sql.rows import CallRow
 from antiphon.stores.sql.transaction import Transaction
 from tests.simulation.history import History, simulate
 
@@ -73,11 +73,11 @@ def _unanswered(*_: object) -> Iterator[Any]:
     yield from ()
 
 
-def _pending_again(tx: Transaction, call: CallRow, **values: object) -> CallRow:
+def _pending_again(tx: Transaction, row: CallRow, **values: object) -> Call:
     """Take a call of unknown fate for one that was never begun."""
     if values.get("state") == CallState.UNKNOWN:
         values["state"] = CallState.PENDING
-    return _change_call(tx, call, **values)
+    return _change_call(tx, row, **values)
 
 
 _change_call: Final = Transaction.change_call

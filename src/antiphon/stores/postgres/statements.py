@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 import asyncpg
 
 from antiphon.stores.postgres.literals import argument, literal
-from antiphon.stores.sql.statements import Dialect, Parameters, Row
+from antiphon.stores.sql.statements import Dialect, Parameters, Row, insertion
 
 T = TypeVar("T")
 
@@ -46,6 +46,9 @@ PREPARED: Final = 512
 HELD: Final = 256
 """How many statements are held back at most: a server ends the transaction of a client that is
 silent for long, and a script has to fit in memory."""
+
+ROWS: Final = 16
+"""How many rows one statement inserts at most: so its texts are few, and each is prepared once."""
 
 _NUMBER: Final = re.compile(r"\$(\d+)")
 _MARK: Final = re.compile(r"'(?:[^']|'')*'|\?|(?<!:):([a-z_]+)")
@@ -164,6 +167,17 @@ class PostgresStatements:
         self._held.append(statement)
         if len(self._held) >= HELD:
             self.settle()
+
+    def many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
+        """Hold a statement back once for each of `rows`."""
+        for parameters in rows:
+            self.execute(sql, parameters)
+
+    def insert(self, table: str, columns: tuple[str, ...], rows: Sequence[Row]) -> None:
+        """Hold back that rows of these columns are inserted, several in one statement."""
+        for first in range(0, len(rows), ROWS):
+            some = rows[first : first + ROWS]
+            self.execute(insertion(table, columns, len(some)), [v for row in some for v in row])
 
     def changed(self, sql: str, parameters: Parameters = ()) -> int:
         """Carry out a statement and return how many rows it changed."""

@@ -176,7 +176,7 @@ class Writer(BatchWriter):
             savepoints = _Savepoints(db, partial(self._begin, db, batch))
             savepoints.begin()
             knowledge = self._known_still(savepoints.held)
-            tx = Transaction(db, self._new_key, knowledge, self.fence)
+            tx = Transaction(db, self._new_key, knowledge)
             outcomes = [carry_out(savepoints, tx, request, alone=alone) for request in batch]
             if savepoints.let_go:
                 knowledge.clear()
@@ -217,7 +217,7 @@ class Writer(BatchWriter):
     def _known_still(self, held: Mapping[int, str]) -> Knowledge:
         """Return what is known of the conversations that are held, and is still true."""
         knowledge = Knowledge()
-        knowledge.keys = self._keys
+        knowledge.keys, knowledge.fence = self._keys, self.fence
         for number, writer in held.items():
             left_by, known = self._kept.pop(number, ("", None))
             if known is not None and left_by == writer:

@@ -11,8 +11,18 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from antiphon.core.ids import ConversationId, Digest, MessageId, OperationId, RunId, TenantId
-from antiphon.stores.sql.rows import AttemptRow, CallRow, ConversationRow, RunRow
+from antiphon.core.commands import Fence
+from antiphon.core.ids import (
+    CallId,
+    ConversationId,
+    Digest,
+    MessageId,
+    OperationId,
+    RunId,
+    TenantId,
+)
+from antiphon.stores.sql.call_rows import CallRow
+from antiphon.stores.sql.rows import AttemptRow, ConversationRow, RunRow
 
 CONVERSATIONS: Final = 1024
 NODES: Final = 32
@@ -41,7 +51,7 @@ class Known:
         """The inputs that wait in open runs, by the places of these."""
         self.attempts: dict[OperationId, AttemptRow] = {}
         """The newest attempts of operations that are not finished."""
-        self.calls: dict[RunId, list[CallRow]] = {}
+        self.calls: dict[RunId, dict[CallId, CallRow]] = {}
         """The whole ledger of a run, oldest first."""
         self.deletions: frozenset[MessageId] | None = None
         self.nodes: OrderedDict[MessageId, Node] = OrderedDict()
@@ -54,6 +64,8 @@ class Knowledge:
 
     def __init__(self) -> None:
         self.keys: dict[TenantId, bytes] = {}
+        self.fence: Fence | None = None
+        """The fence under which this process works, while nobody else can have made it stale."""
         self._known: OrderedDict[int, Known] = OrderedDict()
         self._numbers: dict[ConversationId, int] = {}
 
@@ -94,5 +106,6 @@ class Knowledge:
     def clear(self) -> None:
         """Forget everything."""
         self.keys.clear()
+        self.fence = None
         self._known.clear()
         self._numbers.clear()

@@ -49,27 +49,27 @@ def insert_message(
     session = found.session if found is not None else tx.session(c, message.session)
     if session is None:
         raise Refused("There is no such session here.", code="missing_session", at=message.session)
-    tx.execute(
-        """INSERT INTO message (place, parent, depth, id, kind, status, session, run, created_ms,
-          blocks, error_code, extra, digest, path_digest, base_revision)
-        VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
-        (
-            at,
-            parent,
-            depth,
-            message.id,
-            message_kind(message),
-            message.status,
-            session,
-            message.run,
-            message.created_ms,
-            None if message.erased else encode_blocks(message.blocks),
-            message.error_code,
-            message_extra(message),
-            pack(own),
-            pack(so_far),
-            base_revision,
-        ),
+    tx.add_message(
+        c.number,
+        message.id,
+        Node(at, depth, so_far, session),
+        {
+            "place": at,
+            "parent": parent,
+            "depth": depth,
+            "id": message.id,
+            "kind": message_kind(message),
+            "status": message.status,
+            "session": session,
+            "run": message.run,
+            "created_ms": message.created_ms,
+            "blocks": None if message.erased else encode_blocks(message.blocks),
+            "error_code": message.error_code,
+            "extra": message_extra(message),
+            "digest": pack(own),
+            "path_digest": pack(so_far),
+            "base_revision": base_revision,
+        },
     )
     if message.beside is not None:
         # A copy in another conversation needs what stands beside it as much as the first one does.
@@ -78,7 +78,6 @@ def insert_message(
             "ON CONFLICT DO NOTHING",
             (c.number, c.tenant, pack(message.beside)),
         )
-    tx.keep_node(c.number, message.id, Node(at, depth, so_far, session))
     name = tx.session_id(c, session)
     if message.session != name:
         message = msgspec.structs.replace(message, session=name)

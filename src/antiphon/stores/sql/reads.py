@@ -35,19 +35,18 @@ from antiphon.core.records import (
     StoredEvent,
 )
 from antiphon.errors import NotFound
+from antiphon.stores.sql.call_rows import CALL, read_call
 from antiphon.stores.sql.message_rows import MESSAGE, message_record
 from antiphon.stores.sql.packing import pack, unpack
 from antiphon.stores.sql.paths import NO_LIMIT, read_path, session_ids
 from antiphon.stores.sql.places import number_of, place, span
 from antiphon.stores.sql.rows import (
     ATTEMPT,
-    CALL,
     CONVERSATION,
     MANIFEST,
     RESPONSE,
     RUN,
     AttemptRow,
-    CallRow,
     ConversationRow,
     ResponseRow,
     RunRow,
@@ -467,7 +466,7 @@ def calls(
         AND (CAST(? AS TEXT) IS NULL OR m.id = ?) ORDER BY l.place""",
         (run, number(db, conversation), message, message),
     )
-    return [CallRow(conversation, run, *row).record() for row in rows]
+    return [read_call(conversation, run, row).call for row in rows]
 
 
 def content(db: Statements, tenant: TenantId, digest: Digest) -> bytes:

@@ -22,7 +22,6 @@ from antiphon.core.blocks import Message, Status
 from antiphon.core.ids import ConversationId, MessageId, RunId
 from antiphon.core.records import Call, Conversation, Run, RunStatus, StoredEvent
 from antiphon.stores.sql.commands.runs import waiting_input
-from antiphon.stores.sql.rows import CallRow
 from antiphon.stores.sql.transaction import Erased, Settled, Transaction
 
 CONVERSATIONS: Final = 1024
@@ -54,7 +53,7 @@ def standing(tx: Transaction, conversation: ConversationId) -> Standing | None:
     return Standing(
         row.record(tx.deletions(row.number)),
         tuple(run.record(conversation) for run in runs),
-        {run: tuple(map(CallRow.record, rows)) for run, rows in calls.items()},
+        {run: tuple(row.call for row in rows) for run, rows in calls.items()},
         {run: message for run, message in inputs.items() if message is not None},
     )
 

@@ -10,11 +10,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from antiphon.core.blocks import decode_blocks
 from antiphon.core.commands import OpenResponse, StartRun
 from antiphon.core.dispatch import State
 from antiphon.core.ids import (
-    CallId,
     ConversationId,
     Digest,
     MessageId,
@@ -27,16 +25,12 @@ from antiphon.core.ids import (
 )
 from antiphon.core.manifest import Manifest, Purpose
 from antiphon.core.records import (
-    Approval,
     Attempt,
-    Call,
-    CallState,
     Conversation,
     HandOver,
     Response,
     Run,
     RunKind,
-    Runner,
     RunOptions,
     RunStatus,
 )
@@ -440,75 +434,6 @@ FROM attempt AS a JOIN manifest AS m ON m.place = a.manifest
 JOIN run AS r ON r.place = m.run JOIN conversation AS c ON c.number = m.place >> 32
 """
 
-
-class CallRow(NamedTuple):
-    """A row of the ledger, after whose it is."""
-
-    conversation: ConversationId
-    run: RunId
-    message: MessageId
-    place: int
-    call_id: CallId
-    position: int
-    name: str
-    arguments: str
-    arguments_digest: Stored
-    generation: int
-    runner: str
-    read_only: int
-    idempotent: int
-    state: str
-    attempt: int
-    node: NodeId | None
-    epoch: int
-    deadline_ms: int
-    idempotency_key: str
-    code: str | None
-    content: bytes | None
-    ended_ms: int | None
-    repeatable: int
-    approval: str | None
-    changed_arguments: str | None
-    max_result_chars: int
-    reused_from: CallId | None
-    erased: int
-
-    def record(self) -> Call:
-        """Return the row as the store hands it out."""
-        return Call(
-            conversation=self.conversation,
-            run=self.run,
-            message=self.message,
-            call_id=self.call_id,
-            order=self.position,
-            name=self.name,
-            arguments=self.arguments,
-            arguments_digest=unpack(self.arguments_digest),
-            generation=self.generation,
-            runner=Runner(self.runner),
-            read_only=bool(self.read_only),
-            idempotent=bool(self.idempotent),
-            state=CallState(self.state),
-            attempt=self.attempt,
-            node=self.node,
-            epoch=self.epoch,
-            deadline_ms=self.deadline_ms,
-            idempotency_key=self.idempotency_key,
-            code=self.code,
-            content=decode_blocks(self.content) if self.content is not None else (),
-            ended_ms=self.ended_ms,
-            repeatable=bool(self.repeatable),
-            approval=None if self.approval is None else Approval(self.approval),
-            changed_arguments=self.changed_arguments,
-            max_result_chars=self.max_result_chars,
-            reused_from=self.reused_from,
-            erased=bool(self.erased),
-        )
-
-
-CALL: Final = f"""
-SELECT m.id, {", ".join(f"l.{column}" for column in CallRow._fields[3:])}
-FROM call AS l JOIN message AS m ON m.place = l.message"""
 
 MANIFEST: Final = """
 SELECT m.operation, c.id, s.id, r.id, m.purpose, b.id, m.base_revision,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Protocol, TypeAlias
 
 Parameters: TypeAlias = Sequence[object] | Mapping[str, object]
@@ -36,6 +37,12 @@ class Statements(Protocol):
     def execute(self, sql: str, parameters: Parameters = ()) -> None:
         """Carry out a statement, at the latest before the next that is asked for an answer."""
 
+    def many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
+        """Carry out a statement once for each of `rows`, as `execute` would."""
+
+    def insert(self, table: str, columns: tuple[str, ...], rows: Sequence[Row]) -> None:
+        """Insert rows of these columns, in their order."""
+
     def changed(self, sql: str, parameters: Parameters = ()) -> int:
         """Carry out a statement and return how many rows it changed."""
 
@@ -54,3 +61,26 @@ class Statements(Protocol):
 
     def all(self, sql: str, parameters: Parameters = ()) -> list[Row]:
         """Return every row."""
+
+
+@cache
+def update(table: str, key: str, columns: tuple[str, ...]) -> str:
+    """Return the statement that sets these columns of a row, whose key comes last.
+
+    Example:
+        >>> update("run", "place", ("leaf", "answer"))
+        'UPDATE run SET leaf = ?, answer = ? WHERE place = ?'
+    """
+    return f"UPDATE {table} SET {', '.join(f'{column} = ?' for column in columns)} WHERE {key} = ?"
+
+
+@cache
+def insertion(table: str, columns: tuple[str, ...], rows: int = 1) -> str:
+    """Return the statement that inserts so many rows, one after the other.
+
+    Example:
+        >>> insertion("event", ("place", "data"), 2)
+        'INSERT INTO event (place, data) VALUES (?, ?), (?, ?)'
+    """
+    marks = f"({', '.join('?' * len(columns))})"
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES {', '.join([marks] * rows)}"

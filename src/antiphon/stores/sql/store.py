@@ -168,15 +168,8 @@ class SqlStore:
         """Register this process as `node` under a new epoch; older epochs of it are stale."""
 
         def work(tx: Transaction) -> Fence:
-            row = tx.one(
-                """INSERT INTO node (id, epoch, address, joined_ms) VALUES (?, 1, ?, ?)
-                ON CONFLICT (id) DO UPDATE SET epoch = node.epoch + 1, address = excluded.address,
-                  joined_ms = excluded.joined_ms RETURNING epoch""",
-                (node, address, now_ms),
-            )
-            assert row is not None
             forget_keys(tx, now_ms)
-            return Fence(node=node, epoch=row[0])
+            return tx.join(node, address, now_ms)
 
         return cast("Fence", await self._put(work))
 

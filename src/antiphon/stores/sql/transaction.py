@@ -6,8 +6,8 @@ Nothing here commits or rolls back; that is the writer's part. A function that a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -20,31 +20,35 @@ from antiphon.core.ids import (
     ConversationId,
     Digest,
     MessageId,
+    NodeId,
     OperationId,
     RunId,
     SessionId,
     TenantId,
 )
-from antiphon.core.records import Conversation, StoredEvent
+from antiphon.core.records import Call, Conversation, StoredEvent
 from antiphon.errors import NotFound
+from antiphon.stores.sql.call_rows import (
+    CALL,
+    CallRow,
+    call_columns,
+    changed_columns,
+    read_call,
+)
+from antiphon.stores.sql.held import Held
 from antiphon.stores.sql.known import NODES, Knowledge, Known, Node
 from antiphon.stores.sql.message_rows import MESSAGE, message_record
 from antiphon.stores.sql.packing import unpack
 from antiphon.stores.sql.places import conversation_of, place, span
 from antiphon.stores.sql.rows import (
     ATTEMPT,
-    CALL,
     CONVERSATION,
     RUN,
     AttemptRow,
-    CallRow,
     ConversationRow,
     RunRow,
 )
-from antiphon.stores.sql.statements import Parameters, Statements
-
-EVENTS: Final = 16
-"""How many events one statement writes at most: so its texts are few, and each is prepared once."""
+from antiphon.stores.sql.statements import Parameters, Statements, update
 
 
 class Settled(NamedTuple):
@@ -71,8 +75,10 @@ class Outrun(Exception):
 class Transaction:
     """One unit of work on the writer's connection.
 
-    Rows that are at work are read once and then known; the changes of a conversation's row and
-    its events are held until something may compare them, or the requests that made them end.
+    Rows that are at work are read once and then known. What is changed in them is held: in rows
+    of runs, calls and messages until any other statement is carried out, in that of a
+    conversation, and its events, until something may compare them or the requests that made them
+    end.
     """
 
     def __init__(
@@ -80,14 +86,13 @@ class Transaction:
         connection: Statements,
         new_key: Callable[[], bytes],
         knowledge: Knowledge | None = None,
-        fence: Fence | None = None,
     ) -> None:
         self._connection = connection
         self._new_key = new_key
         self._knowledge = knowledge or Knowledge()
-        self._fence = fence  # current to the transaction's end
         self._used: dict[int, Known] = {}
         self.rewritten: set[int] = set()
+        self._held = Held()
         self._dirty: dict[int, dict[str, object]] = {}
         self._untold: list[tuple[int, int, bytes]] = []
         self.events: list[StoredEvent] = []
@@ -95,55 +100,57 @@ class Transaction:
         self.touched: set[ConversationId] = set()
         self.messages: list[Message | Settled | Erased] = []
 
-    # Statements.
+    # Statements. None can see a row otherwise than as it stands now.
+
+    def _settled(self) -> Statements:
+        if self._held:
+            self._held.write(self._connection)
+        return self._connection
 
     def execute(self, sql: str, parameters: Parameters = ()) -> None:
         """Carry out a statement; what is wrong with it may be told later in this request."""
-        self._connection.execute(sql, parameters)
+        self._settled().execute(sql, parameters)
 
     def changed(self, sql: str, parameters: Parameters = ()) -> int:
         """Carry out a statement and return how many rows it changed."""
-        return self._connection.changed(sql, parameters)
+        return self._settled().changed(sql, parameters)
 
     def took(self, sql: str, parameters: Parameters = (), *, foreseen: bool = True) -> bool:
         """Carry out a statement that changes one row unless its own conditions forbid it.
 
         Whether it did; what was `foreseen` wrongly is noticed before anything is durable.
         """
-        return self._connection.took(sql, parameters, foreseen=foreseen)
+        return self._settled().took(sql, parameters, foreseen=foreseen)
 
     def absent(self, sql: str, parameters: Parameters = ()) -> bool:
         """Whether a question finds no row; most often it does not, and that is foreseen."""
-        return self._connection.absent(sql, parameters)
+        return self._settled().absent(sql, parameters)
 
     def one(self, sql: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
         """Return the first row, or None."""
-        return self._connection.one(sql, parameters)
+        return self._settled().one(sql, parameters)
 
     def all(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
         """Return every row."""
-        return self._connection.all(sql, parameters)
+        return self._settled().all(sql, parameters)
 
     # Requests.
 
     def flush(self) -> None:
-        """Write what was changed in conversations' rows, and the events that were told."""
+        """Write all that is held."""
         for number in list(self._dirty):
             self.write_conversation(number)
-        for first in range(0, len(self._untold), EVENTS):
-            told = self._untold[first : first + EVENTS]
-            self.execute(
-                "INSERT INTO event (place, at_ms, data) VALUES "
-                + ", ".join(["(?, ?, ?)"] * len(told)),
-                [value for event in told for value in event],
-            )
-        self._untold.clear()
+        db = self._settled()
+        if self._untold:
+            db.insert("event", ("place", "at_ms", "data"), self._untold)
+            self._untold.clear()
 
     def write_conversation(self, number: int) -> None:
         """Write what was changed in a conversation's row: something is about to compare it."""
         values = self._dirty.pop(number, None)
         if values:
-            self._update("conversation", "number", number, values)
+            sql = update("conversation", "number", tuple(values))
+            self._connection.execute(sql, (*values.values(), number))
             self.rewritten.add(number)
 
     def undo(self) -> None:
@@ -156,12 +163,10 @@ class Transaction:
         self.rewritten -= self._used.keys()
         self._used.clear()
         self._knowledge.keys.clear()
+        self._knowledge.fence = None
+        self._held.clear()
         self._dirty.clear()
         self._untold.clear()
-
-    def _update(self, table: str, key: str, value: int, values: Mapping[str, object]) -> None:
-        sets = ", ".join(f"{column} = ?" for column in values)
-        self.execute(f"UPDATE {table} SET {sets} WHERE {key} = ?", (*values.values(), value))
 
     # Conversations.
 
@@ -314,12 +319,10 @@ class Transaction:
         """Insert a run that has just been started."""
         values = {**run._asdict(), "input_waiting": input_waiting}
         del values["operation_id"]
-        marks = ", ".join("?" * len(values))
-        self.execute(
-            f"INSERT INTO run ({', '.join(values)}) VALUES ({marks})", tuple(values.values())
-        )
+        self._held.insert("run", run.place, values)
         known = self._known(conversation_of(run.place))
         known.inputs[run.place] = input_waiting
+        known.calls[run.id] = {}
         self._open_runs(known.row.number)[run.id] = run
 
     def input_waiting(self, run: RunRow) -> bytes | None:
@@ -342,7 +345,7 @@ class Transaction:
         values.pop("operation_id", None)
         if placed:
             values["input_waiting"] = None
-        self._update("run", "place", run.place, values)
+        self._held.change("run", run.place, values)
         open_runs = self._open_runs(conversation_of(run.place))
         known = self._known(conversation_of(run.place))
         if placed:
@@ -403,42 +406,40 @@ class Transaction:
 
     def calls_of_run(self, c: ConversationRow, run: RunRow) -> list[CallRow]:
         """Return the run's ledger rows, oldest first."""
+        return list(self._calls(c, run).values())
+
+    def _calls(self, c: ConversationRow, run: RunRow) -> dict[CallId, CallRow]:
         known = self._known(c.number)
         calls = known.calls.get(run.id)
         if calls is None:
             rows = self.all(f"{CALL} WHERE l.run = ? ORDER BY l.place", (run.place,))
-            calls = [CallRow(c.id, run.id, *row) for row in rows]
+            calls = {row.call.call_id: row for row in (read_call(c.id, run.id, r) for r in rows)}
             if run.open:
                 known.calls[run.id] = calls
-        return list(calls)
+        return calls
 
     def call(self, c: ConversationRow, run: RunRow, call_id: CallId) -> CallRow:
         """Return a row of the ledger. Raises `NotFound`."""
-        for call in self.calls_of_run(c, run):
-            if call.call_id == call_id:
-                return call
-        raise NotFound("There is no such call in this run.", at=call_id)
+        found = self._calls(c, run).get(call_id)
+        if found is None:
+            raise NotFound("There is no such call in this run.", at=call_id)
+        return found
 
-    def add_call(self, run: int, message: int, call: CallRow) -> None:
+    def add_call(self, run: int, message: int, row: CallRow) -> None:
         """Insert a ledger row for a call of the message at this place."""
-        values = {**call._asdict(), "run": run, "message": message}
-        del values["conversation"]
-        marks = ", ".join("?" * len(values))
-        self.execute(
-            f"INSERT INTO call ({', '.join(values)}) VALUES ({marks})", tuple(values.values())
-        )
-        known = self._known(conversation_of(call.place)).calls
-        if call.run in known:
-            known[call.run].append(call)
+        self._held.insert("call", row.place, call_columns(row, run, message))
+        known = self._known(conversation_of(row.place)).calls
+        if row.call.run in known:
+            known[row.call.run][row.call.call_id] = row
 
-    def change_call(self, call: CallRow, **values: object) -> CallRow:
-        """Set columns of a ledger row and return it as it stands then."""
-        self._update("call", "place", call.place, values)
-        new = call._replace(**values)  # type: ignore[arg-type]  # its own columns
-        known = self._known(conversation_of(call.place)).calls
-        if call.run in known:
-            known[call.run] = [new if row.place == new.place else row for row in known[call.run]]
-        return new
+    def change_call(self, row: CallRow, **values: object) -> Call:
+        """Change what a ledger row says, and return that."""
+        self._held.change("call", row.place, changed_columns(values))
+        new = CallRow(row.place, msgspec.structs.replace(row.call, **values))
+        known = self._known(conversation_of(row.place)).calls
+        if new.call.run in known:
+            known[new.call.run][new.call.call_id] = new
+        return new.call
 
     # Messages.
 
@@ -466,6 +467,13 @@ class Transaction:
         if len(nodes) > NODES:
             nodes.popitem(last=False)
         return node
+
+    def add_message(
+        self, number: int, message: MessageId, node: Node, values: dict[str, object]
+    ) -> None:
+        """Insert a message, of which these are the columns."""
+        self._held.insert("message", node.place, values)
+        self.keep_node(number, message, node)
 
     def message_at(self, place: int) -> MessageId:
         """Return the id of the message at this place."""
@@ -536,9 +544,21 @@ class Transaction:
             self._knowledge.keys[tenant] = key
         return key
 
+    def join(self, node: NodeId, address: str | None, now_ms: int) -> Fence:
+        """Register a process as `node` under a new epoch; older epochs of it are stale."""
+        row = self.one(
+            """INSERT INTO node (id, epoch, address, joined_ms) VALUES (?, 1, ?, ?)
+            ON CONFLICT (id) DO UPDATE SET epoch = node.epoch + 1, address = excluded.address,
+              joined_ms = excluded.joined_ms RETURNING epoch""",
+            (node, address, now_ms),
+        )
+        assert row is not None
+        fence = self._knowledge.fence = Fence(node=node, epoch=row[0])
+        return fence
+
     def current(self, fence: Fence) -> bool:
         """Whether this node still works under this epoch."""
-        if fence == self._fence:
+        if fence == self._knowledge.fence:
             return True
         row = self.one("SELECT epoch FROM node WHERE id = ?", (fence.node,))
         return row is not None and row[0] == fence.epoch > 0

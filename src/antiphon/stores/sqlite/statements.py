@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Final
 
-from antiphon.stores.sql.statements import Dialect, Parameters, Row
+from antiphon.stores.sql.statements import Dialect, Parameters, Row, insertion
 
 DIALECT: Final = Dialect(
     says=r"""EXISTS (SELECT 1 FROM json_each(CAST(m.blocks AS TEXT)) AS b
@@ -27,6 +28,14 @@ class SqliteStatements:
     def execute(self, sql: str, parameters: Parameters = ()) -> None:
         """Carry out a statement."""
         self._connection.execute(sql, parameters)
+
+    def many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
+        """Carry out a statement once for each of `rows`."""
+        self._connection.executemany(sql, rows)
+
+    def insert(self, table: str, columns: tuple[str, ...], rows: Sequence[Row]) -> None:
+        """Insert rows of these columns."""
+        self._connection.executemany(insertion(table, columns), rows)
 
     def changed(self, sql: str, parameters: Parameters = ()) -> int:
         """Carry out a statement and return how many rows it changed."""

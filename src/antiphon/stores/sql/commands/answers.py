@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from antiphon.core.blocks import Status, encode_blocks
+from antiphon.core.blocks import Status
 from antiphon.core.commands import CommitAnswer, ConflictAnswer, NewCall, Quarantine, Then
 from antiphon.core.dispatch import Denied, Effect, Event
 from antiphon.core.events import (
@@ -16,15 +16,16 @@ from antiphon.core.events import (
     HeadMoved,
     RunChanged,
 )
-from antiphon.core.records import Approval, Attempt, CallState, Run, RunStatus
+from antiphon.core.records import Approval, Attempt, Call, CallState, Run, RunStatus
 from antiphon.core.usage import Used, used
 from antiphon.errors import InternalError
+from antiphon.stores.sql.call_rows import CallRow
 from antiphon.stores.sql.commands.dispatch import changed, give_status
 from antiphon.stores.sql.commands.runs import free_slot
 from antiphon.stores.sql.messages import insert_message, settle
-from antiphon.stores.sql.packing import encode_json, pack
+from antiphon.stores.sql.packing import encode_json
 from antiphon.stores.sql.places import conversation_of
-from antiphon.stores.sql.rows import AttemptRow, CallRow, ConversationRow, RunRow
+from antiphon.stores.sql.rows import AttemptRow, ConversationRow, RunRow
 from antiphon.stores.sql.standing import spend
 from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sql.transitions import Claim, move
@@ -57,19 +58,20 @@ def commit(tx: Transaction, command: CommitAnswer) -> Run | Denied:
     message = msgspec.structs.replace(
         command.message, parent=parent, run=before.id, status=Status.SUCCESS, error_code=None
     )
+    if before.committed == 0:
+        settle(tx, c, before.input, Status.SUCCESS)
+    if command.spent is not None:
+        spend(tx, command.spent, command.now_ms, took)
+    # From here on rows are only held: calls that begin in the same transaction are written once.
     place = insert_message(tx, c, message, base_revision=attempt.base_revision)
     for position, call in enumerate(command.calls):
         _bear(tx, c, place, attempt, position, call, command)
-    if before.committed == 0:
-        settle(tx, c, before.input, Status.SUCCESS)
     follows = Effect.FOLLOW_HEAD in moved.row.effects and c.head == before.head_left
     run = _move_run(tx, before, command, took, follows=follows)
     if follows:
         tx.change_conversation(c.number, head=message.id)
     if command.then is not Then.CONTINUE:
         free_slot(tx, c.number, run.id)
-    if command.spent is not None:
-        spend(tx, command.spent, command.now_ms, took)
     committed = Committed(
         run=run.id,
         message=message.id,
@@ -140,16 +142,15 @@ def _bear(
     command: CommitAnswer,
 ) -> None:
     closed = call.state is not CallState.PENDING
-    row = CallRow(
+    born = Call(
         conversation=c.id,
         run=attempt.run,
         message=command.message.id,
-        place=tx.next_place("call", c.number),
         call_id=call.call_id,
-        position=position,
+        order=position,
         name=call.name,
         arguments=call.arguments,
-        arguments_digest=pack(call.arguments_digest),
+        arguments_digest=call.arguments_digest,
         generation=attempt.generation,
         runner=call.runner,
         read_only=call.read_only,
@@ -161,16 +162,14 @@ def _bear(
         deadline_ms=call.approve_by_ms or 0,
         idempotency_key=call.idempotency_key,
         code=call.code,
-        content=encode_blocks(call.content) if closed else None,
+        content=call.content if closed else (),
         ended_ms=command.now_ms if closed else None,
         repeatable=call.repeatable,
         approval=None if closed or call.approve_by_ms is None else Approval.NEEDED,
-        changed_arguments=None,
         max_result_chars=call.max_result_chars,
         reused_from=call.reused_from,
-        erased=False,
     )
-    tx.add_call(attempt.run_place, message, row)
+    tx.add_call(attempt.run_place, message, CallRow(tx.next_place("call", c.number), born))
 
 
 def conflict(tx: Transaction, command: ConflictAnswer) -> Attempt | Denied:

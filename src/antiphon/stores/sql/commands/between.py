@@ -72,7 +72,8 @@ def _not_between_steps(
     denied = may_drive(tx, run, fence)
     if denied is not None:
         return denied
-    if any(call.ended_ms is None or call.message == run.leaf for call in tx.calls_of_run(c, run)):
+    calls = [row.call for row in tx.calls_of_run(c, run)]
+    if any(call.ended_ms is None or call.message == run.leaf for call in calls):
         return Denied("open_calls")
     return None
 

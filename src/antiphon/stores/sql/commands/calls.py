@@ -24,7 +24,7 @@ from antiphon.errors import InvalidInput
 from antiphon.stores.sql.commands.results import calls_at_leaf, insert_results
 from antiphon.stores.sql.commands.runs import let_wait, may_drive
 from antiphon.stores.sql.packing import encode_json
-from antiphon.stores.sql.rows import CallRow, ConversationRow, RunRow
+from antiphon.stores.sql.rows import ConversationRow, RunRow
 from antiphon.stores.sql.transaction import Transaction
 
 
@@ -32,7 +32,8 @@ def start(tx: Transaction, command: StartCall) -> Call | Denied:
     """Claim a pending call; what it does may take effect from here on."""
     c = tx.conversation(command.conversation)
     run = tx.run(c, command.run)
-    call = tx.call(c, run, command.call_id)
+    row = tx.call(c, run, command.call_id)
+    call = row.call
     fence = command.fence
     if not run.open:
         return Denied(Condition.RUN_OPEN)
@@ -44,7 +45,7 @@ def start(tx: Transaction, command: StartCall) -> Call | Denied:
     if call.approval == Approval.NEEDED:
         return Denied("approval_required")
     call = tx.change_call(
-        call,
+        row,
         state=CallState.EXECUTING,
         attempt=call.attempt + 1,
         node=fence.node,
@@ -62,24 +63,24 @@ def finish(tx: Transaction, command: FinishCall) -> Call | Denied:
         )
     c = tx.conversation(command.conversation)
     run = tx.run(c, command.run)
-    call = tx.call(c, run, command.call_id)
-    content = encode_blocks(command.content)
+    row = tx.call(c, run, command.call_id)
+    call = row.call
     if call.ended_ms is not None:
-        if (call.state, call.code, call.content) == (command.state, command.code, content):
-            return call.record()
+        if (call.state, call.code, call.content) == (command.state, command.code, command.content):
+            return call
         # An executor's own late result goes to quarantine; a client's is refused as a second.
         brought = command.fence is None and run.status != RunStatus.CANCELED
         if run.open or brought:
             return Denied("duplicate_tool_result")
     denied = _may_finish(run, call, command)
     if denied is not None:
-        _put_aside(tx, call, command, content)
+        _put_aside(tx, call, command)
         return denied
     call = tx.change_call(
-        call,
+        row,
         state=command.state,
         code=command.code,
-        content=content,
+        content=command.content,
         ended_ms=command.now_ms,
         reused_from=command.reused_from,
     )
@@ -90,9 +91,10 @@ def approve(tx: Transaction, command: ApproveCall) -> Call | Denied:
     """Let a call run that waits for somebody to agree."""
     c = tx.conversation(command.conversation)
     run = tx.run(c, command.run)
-    call = tx.call(c, run, command.call_id)
+    row = tx.call(c, run, command.call_id)
+    call = row.call
     if call.approval == Approval.GIVEN and call.changed_arguments == command.arguments:
-        return call.record()
+        return call
     if call.approval != Approval.NEEDED or call.state != CallState.PENDING:
         return Denied("not_approvable")
     if not run.open:
@@ -100,12 +102,12 @@ def approve(tx: Transaction, command: ApproveCall) -> Call | Denied:
     if command.now_ms >= call.deadline_ms:
         return Denied("approval_expired")
     call = tx.change_call(
-        call, approval=Approval.GIVEN, changed_arguments=command.arguments, deadline_ms=0
+        row, approval=Approval.GIVEN, changed_arguments=command.arguments, deadline_ms=0
     )
     return _told(tx, command, c, call)
 
 
-def _may_finish(run: RunRow, call: CallRow, command: FinishCall) -> Denied | None:
+def _may_finish(run: RunRow, call: Call, command: FinishCall) -> Denied | None:
     if not run.open:
         return Denied(Condition.RUN_OPEN)
     fence = command.fence
@@ -127,9 +129,11 @@ class _Late(msgspec.Struct, frozen=True):
     content: msgspec.Raw
 
 
-def _put_aside(tx: Transaction, call: CallRow, command: FinishCall, content: bytes) -> None:
+def _put_aside(tx: Transaction, call: Call, command: FinishCall) -> None:
     """Keep a late result for people, though its command is denied."""
-    late = _Late(call=call.call_id, state=command.state, content=msgspec.Raw(content))
+    late = _Late(
+        call=call.call_id, state=command.state, content=msgspec.Raw(encode_blocks(command.content))
+    )
     tx.note_late(
         Quarantine(
             conversation=command.conversation,
@@ -146,7 +150,8 @@ def lose(tx: Transaction, command: LoseCall) -> Call | Denied:
     """Give up on an executor that is gone, without guessing what it did."""
     c = tx.conversation(command.conversation)
     run = tx.run(c, command.run)
-    call = tx.call(c, run, command.call_id)
+    row = tx.call(c, run, command.call_id)
+    call = row.call
     if call.state != CallState.EXECUTING:
         return Denied("call_state")
     owner = None if call.node is None else Fence(node=call.node, epoch=call.epoch)
@@ -155,9 +160,9 @@ def lose(tx: Transaction, command: LoseCall) -> Call | Denied:
     if not own and not gone and command.now_ms < call.deadline_ms:
         return Denied(Condition.OWNER_OR_GONE)
     # Its owner, alive, has just tried: trying again at once would go round for ever.
-    again = bool(call.read_only or call.idempotent) and not own
+    again = (call.read_only or call.idempotent) and not own
     state = CallState.PENDING if again else CallState.UNKNOWN
-    call = tx.change_call(call, state=state, node=None, epoch=0)
+    call = tx.change_call(row, state=state, node=None, epoch=0)
     answer = _told(tx, command, c, call)
     if call.state == CallState.UNKNOWN and run.open:
         let_wait(tx, command, c.number, run, "tool_unknown")
@@ -202,14 +207,14 @@ def place_results(tx: Transaction, command: PlaceResults) -> Run | Denied:
     return run.record(c.id)
 
 
-def _told(tx: Transaction, command: Command[Call], c: ConversationRow, call: CallRow) -> Call:
+def _told(tx: Transaction, command: Command[Call], c: ConversationRow, call: Call) -> Call:
     """Tell readers where a call stands now, and return its row."""
     event = CallChanged(
         run=call.run,
         call=call.call_id,
         name=call.name,
-        state=CallState(call.state),
+        state=call.state,
         code=call.code,
     )
     tx.tell(command, c.number, event)
-    return call.record()
+    return call

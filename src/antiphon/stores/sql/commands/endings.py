@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from antiphon.core.blocks import Block, Message, Origin, Role, Status, default_trust, encode_blocks
+from antiphon.core.blocks import Block, Message, Origin, Role, Status, default_trust
 from antiphon.core.commands import CancelRun, Command, EndRun, KeepPartial
 from antiphon.core.dispatch import FINAL, Condition, Denied, Event, State
 from antiphon.core.events import (
@@ -146,15 +146,16 @@ def _close_calls(
     tx: Transaction, c: ConversationRow, run: RunRow, reason: str, now_ms: int
 ) -> Iterator[DurableEvent]:
     """Close the run's open calls, each with a result that says what is known of it."""
-    for call in tx.calls_of_run(c, run):
+    for row in tx.calls_of_run(c, run):
+        call = row.call
         if call.ended_ms is not None:
             continue
         text = NOT_RUN if call.state == CallState.PENDING else WAS_RUNNING
         tx.change_call(
-            call,
+            row,
             state=CallState.CANCELED,
             code=reason,
-            content=encode_blocks(text_result(text)),
+            content=text_result(text),
             ended_ms=now_ms,
         )
         yield CallChanged(

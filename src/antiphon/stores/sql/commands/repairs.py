@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from antiphon.core.blocks import Status, encode_blocks
+from antiphon.core.blocks import Status
 from antiphon.core.commands import Repair
 from antiphon.core.dispatch import Denied, State
 from antiphon.core.events import CallChanged, DurableEvent, HeadMoved, Repaired
@@ -94,22 +94,23 @@ def _generation(tx: Transaction, command: Repair, c: ConversationRow) -> list[Du
 
 def _call(tx: Transaction, command: Repair, c: ConversationRow) -> list[DurableEvent]:
     """Close a call that its run has left open, with a result that says what is known of it."""
-    row = tx.one(
+    found = tx.one(
         """SELECT r.id FROM call AS l JOIN run AS r ON r.place = l.run
         WHERE l.place >> 32 = ? AND l.call_id = ? AND l.ended_ms IS NULL
         AND r.ended_ms IS NOT NULL""",
         (c.number, command.at),
     )
-    assert row is not None
-    run = tx.run(c, row[0])
-    call = tx.call(c, run, CallId(command.at))
+    assert found is not None
+    run = tx.run(c, found[0])
+    row = tx.call(c, run, CallId(command.at))
+    call = row.call
     never_begun = call.state == CallState.PENDING and call.attempt == 0
     text = NEVER_BEGUN if never_begun else fate_unknown()
     tx.change_call(
-        call,
+        row,
         state=CallState.CANCELED if never_begun else CallState.ERROR,
         code=REPAIRED,
-        content=encode_blocks(text_result(text)),
+        content=text_result(text),
         ended_ms=command.now_ms,
     )
     state = CallState.CANCELED if never_begun else CallState.ERROR

@@ -7,21 +7,22 @@ from collections.abc import Sequence
 from antiphon.core.events import DurableEvent, HeadMoved, ResultsPlaced
 from antiphon.core.ids import MessageId
 from antiphon.core.ledger import results_message
+from antiphon.core.records import Call
 from antiphon.stores.sql.messages import insert_message
-from antiphon.stores.sql.rows import CallRow, ConversationRow, RunRow
+from antiphon.stores.sql.rows import ConversationRow, RunRow
 from antiphon.stores.sql.transaction import Transaction
 
 
-def calls_at_leaf(tx: Transaction, c: ConversationRow, run: RunRow) -> list[CallRow]:
+def calls_at_leaf(tx: Transaction, c: ConversationRow, run: RunRow) -> list[Call]:
     """Return the calls of the run's newest message: those whose results are not placed yet."""
-    return [call for call in tx.calls_of_run(c, run) if call.message == run.leaf]
+    return [row.call for row in tx.calls_of_run(c, run) if row.call.message == run.leaf]
 
 
 def insert_results(
     tx: Transaction,
     c: ConversationRow,
     run: RunRow,
-    calls: Sequence[CallRow],
+    calls: Sequence[Call],
     results_id: MessageId,
     now_ms: int,
 ) -> tuple[RunRow, list[DurableEvent]]:
@@ -31,7 +32,7 @@ def insert_results(
     closed by its results.
     """
     message = results_message(
-        [call.record() for call in calls],
+        calls,
         message=results_id,
         parent=run.leaf,
         session=run.session,

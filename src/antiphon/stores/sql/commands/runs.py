@@ -260,7 +260,7 @@ def wait(tx: Transaction, command: WaitRun) -> Run | Denied:
     denied = may_drive(tx, run, command.fence)
     if denied is not None:
         return denied
-    if all(call.ended_ms is not None for call in tx.calls_of_run(c, run)):
+    if all(row.call.ended_ms is not None for row in tx.calls_of_run(c, run)):
         return Denied("open_calls")
     return let_wait(tx, command, c.number, run, command.end_code).record(c.id)
 
