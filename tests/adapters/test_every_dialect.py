@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.adapters import registry
-from antiphon.adapters.base import render
+from antiphon.adapters.base import RenderedLine, Rested, render
 from antiphon.adapters.call_ids import CallIds
 from antiphon.adapters.conversion import convert
 from antiphon.adapters.parsing import number
@@ -604,3 +604,63 @@ def test_no_result_goes_out_before_the_call_that_it_answers_wherever_the_call_st
     if between is not None:
         text = between.text.encode()
         assert sent.find(text) < sent.find(b"asked-b"), "what was said first stays first"
+
+
+# A line that rests is told of, and goes on from what was told.
+
+
+def empty(dialect: str) -> RenderedLine:
+    policy = Policy(model="m-1", profile=dialect, instructions="Say little.")
+    return registry.get(dialect).line(policy, TOOLS, key=KEY)
+
+
+def told_of(dialect: str, said: Sequence[Message]) -> tuple[RenderedLine, list[Rested], int]:
+    """Feed a line; return it, all that it told where it rested, and where that was last."""
+    fed = empty(dialect)
+    told: list[Rested] = []
+    at = 0
+    for number, message in enumerate(said):
+        if message.role is Role.USER and (rested := fed.rested(1)) is not None:
+            told.append(rested)
+            at = number
+        fed.feed(message)
+    return fed, told, at
+
+
+def everything(made: RenderedLine) -> tuple[object, ...]:
+    try:
+        request = made.finish()
+    except SequenceRejected as refused:
+        return tuple(refused.findings)
+    ours = made.tool_names.ours
+    return request.request, request.request_digest, request.sequence_digest, request.mappings, ours
+
+
+@for_every_dialect
+@settings(max_examples=20)
+@given(said=histories(), again=st.sampled_from(["", "look", "id", "twice", "system"]))
+def test_a_line_goes_on_from_what_was_told_as_if_all_of_it_had_been_read(
+    dialect: str, said: list[Message], again: str
+) -> None:
+    """Also where what follows is illegal, spelled anew, or moves all that was before it."""
+    first = said[0].id
+    calls = [block for message in said for block in message.calls]
+    more: list[Message] = [model("So it is.")]
+    if again == "look":
+        more = [asks(call("later:1", "look"), text="I look."), answer("later:1", "1"), *more]
+    elif again == "id" and calls:
+        more = [asks(calls[0], text="Once more."), answer(calls[0].call_id, "1"), *more]
+    elif again == "system":
+        more = [*more, user("Go on."), system("Be brief."), user("Now."), model("Yes.")]
+    whole = line(*said, *more, user("And?"))
+    if again == "twice":
+        whole[-1] = msgspec.structs.replace(whole[-1], id=first)
+    fed, told, at = told_of(dialect, whole)
+    assert told or len(said) < 3
+    if told:
+        stored = msgspec.msgpack.encode(told)
+        resumed = empty(dialect)
+        resumed.resume(msgspec.msgpack.decode(stored, type=list[Rested]), whole[at - 1])
+        for message in whole[at:]:
+            resumed.feed(message)
+        assert everything(resumed) == everything(fed)

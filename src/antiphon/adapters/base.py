@@ -29,6 +29,7 @@ from antiphon.core.option_rules import check_options
 from antiphon.core.planning.tokens import TOKENS_A_REPLY, Counter, Weight
 from antiphon.core.profile import Profile
 from antiphon.core.recovery import Rung
+from antiphon.core.rules import Judged
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
 
 SEALED_BYTES: Final = 64 * 1024
@@ -59,6 +60,30 @@ class Rendering:
         return closed.body.weigh(counter) + weigh_ending(closed.ending, counter) + REPLY
 
 
+class Rested(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a line has come by since it was last told of, and how it stands where it rests now.
+
+    All that a line told, one after the other, is the line: `RenderedLine.resume`.
+
+    Attributes:
+        judged: What passed the rules, and by what they go on.
+        sequence: The digest of everything on the line.
+        mappings: What was changed on the way.
+        call_ids: How calls were spelled.
+        tool_names: How tools were.
+        items: What was rendered, as it stands in the request.
+        rest: What else its dialect goes on by.
+    """
+
+    judged: Judged
+    sequence: Digest
+    mappings: tuple[manifest.Mapping, ...] = ()
+    call_ids: dict[CallId, str] = {}
+    tool_names: dict[str, str] = {}
+    items: bytes
+    rest: bytes
+
+
 class RenderedLine(Protocol):
     """A line that is checked and rendered message by message, and never twice."""
 
@@ -86,6 +111,18 @@ class RenderedLine(Protocol):
 
     def copy(self) -> Self:
         """Return a line that stands where this one stands, for another branch."""
+
+    def rested(self, least_bytes: int) -> Rested | None:
+        """Return what has come since it was last told of; None where it does not rest.
+
+        Nor while that is less than `least_bytes` of what is rendered.
+        """
+
+    def resume(self, rested: Sequence[Rested], last: Message) -> None:
+        """Stand where a line of the same policy and tools rested, behind its `last` message.
+
+        To be asked of a new one. What is fed next has to be a user's message.
+        """
 
     @property
     def open_calls(self) -> tuple[CallId, ...]:
@@ -410,6 +447,15 @@ class GrowingBody:
     def believe(self, counter: Counter, weight: Weight) -> None:
         """Take `weight` for what stands in it so far: somebody weighed these very bytes before."""
         self._weighed, self._weighed_bytes, self._weighed_by = weight, self._bytes, counter.name
+
+    @property
+    def item_bytes(self) -> int:
+        """How long it is behind its head."""
+        return self._bytes - self._head_bytes
+
+    def items(self, start: int) -> bytes:
+        """Return what stands behind its head, from there the `start`th byte on."""
+        return self._from(self._head_bytes + start)
 
     def _from(self, place: int) -> bytes:
         """Return what stands behind its first `place` bytes, without joining what is before."""

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Container, Sequence
-from typing import Final, Self
+from itertools import chain, islice
+from typing import Final, NamedTuple, Self
 
-from antiphon.adapters.base import Closed, GrowingBody, Rendering, request_hasher
+import msgspec
+
+from antiphon.adapters.base import Closed, GrowingBody, Rendering, Rested, request_hasher
+from antiphon.adapters.call_ids import CallIds
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import Message, Role, message_digest
 from antiphon.core.digests import fold
@@ -20,6 +24,17 @@ from antiphon.core.rules import LineChecker
 from antiphon.errors import InternalError, InvalidInput, SequenceRejected
 
 METHOD: Final = "POST"
+
+
+class _Told(NamedTuple):
+    """How much of a line has been told of, where it rested last."""
+
+    messages: int = 0
+    answered: int = 0
+    mappings: int = 0
+    call_ids: int = 0
+    tool_names: int = 0
+    item_bytes: int = 0
 
 
 class Line(ABC):
@@ -50,7 +65,9 @@ class Line(ABC):
         self._sequence: Digest | None = None
         self._context: Sequence[InputBlock] = policy.context
         self._names = names
+        self._ids = CallIds(profile)
         self._mappings = [*names.mappings]
+        self._told = _Told()
 
     @abstractmethod
     def _take(self, message: Message, owed: bool) -> None:
@@ -59,6 +76,18 @@ class Line(ABC):
     @abstractmethod
     def _closed(self) -> Closed:
         """Return the body as it stands, closed, and the request's digest; it may grow further."""
+
+    @abstractmethod
+    def _growing(self) -> tuple[GrowingBody, int] | None:
+        """Return the body, and how many bytes behind its head its items begin; None before any."""
+
+    @abstractmethod
+    def _rest(self) -> msgspec.Struct | None:
+        """Return what else the next message goes by, small; None where the line does not rest."""
+
+    @abstractmethod
+    def _stand(self, items: bytes, rest: bytes) -> None:
+        """Stand behind `items` by what `_rest` had said, as JSON."""
 
     @property
     def open_calls(self) -> tuple[CallId, ...]:
@@ -130,7 +159,66 @@ class Line(ABC):
         other._checker = self._checker.copy()
         other._mappings = self._mappings.copy()
         other._names = self._names.copy()
+        other._ids = self._ids.copy()
         return other
+
+    def rested(self, least_bytes: int) -> Rested | None:
+        """Return what has come since the line was last told of, and how it stands now.
+
+        None while that is less than `least_bytes`, and where the line does not rest: its next
+        message may go by more than can be told.
+        """
+        told, growing = self._told, self._growing()
+        if growing is None or self._sequence is None or self._context:
+            return None
+        body, begin = growing
+        length = body.item_bytes - begin
+        if length - told.item_bytes < least_bytes:
+            return None
+        judged, rest = self._checker.rested(told.messages, told.answered), self._rest()
+        if judged is None or rest is None:
+            return None
+        self._told = _Told(
+            messages=told.messages + len(judged.messages),
+            answered=told.answered + len(judged.answered),
+            mappings=len(self._mappings),
+            call_ids=len(self._ids.theirs),
+            tool_names=len(self._names.theirs),
+            item_bytes=length,
+        )
+        return Rested(
+            judged=judged,
+            sequence=self._sequence,
+            mappings=tuple(self._mappings[told.mappings :]),
+            call_ids=dict(islice(self._ids.theirs.items(), told.call_ids, None)),
+            tool_names=dict(islice(self._names.theirs.items(), told.tool_names, None)),
+            items=body.items(begin + told.item_bytes),
+            rest=msgspec.json.encode(rest),
+        )
+
+    def resume(self, rested: Sequence[Rested], last: Message) -> None:
+        """Stand where a line rested that told this, the eldest first; its `last` message given.
+
+        To be asked of a new line of the same policy and tools. What is fed next, a user's message
+        first, is judged and rendered as it would have been there.
+        """
+        self._checker.resume([part.judged for part in rested], last)
+        self._sequence = rested[-1].sequence
+        self._context = ()
+        self._mappings = [*chain.from_iterable(part.mappings for part in rested)]
+        for part in rested:
+            self._ids.take(part.call_ids)
+            self._names.take(part.tool_names)
+        items = b"".join([part.items for part in rested])
+        self._stand(items, rested[-1].rest)
+        self._told = _Told(
+            messages=sum(len(part.judged.messages) for part in rested),
+            answered=sum(len(part.judged.answered) for part in rested),
+            mappings=len(self._mappings),
+            call_ids=len(self._ids.theirs),
+            tool_names=len(self._names.theirs),
+            item_bytes=len(items),
+        )
 
     def _judge(self) -> None:
         """Raise `SequenceRejected` where the line may not be sent as it stands."""

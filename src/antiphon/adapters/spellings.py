@@ -29,6 +29,16 @@ class Spellings(ABC, Generic[Ours]):
         """Whose each spelling is that was given. A view: it grows with the line."""
         return MappingProxyType(self._ours)
 
+    @property
+    def theirs(self) -> Mapping[Ours, str]:
+        """How each name is spelled that was asked for, in the order they came. A view."""
+        return MappingProxyType(self._theirs)
+
+    def take(self, spelled: Mapping[Ours, str]) -> None:
+        """Take over spellings that were made before, of names like these."""
+        self._theirs.update(spelled)
+        self._ours.update({spelling: name for name, spelling in spelled.items()})
+
     def copy(self) -> Self:
         """Return spellings that stand where these stand."""
         other = copy.copy(self)

@@ -18,8 +18,9 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Final, NamedTuple, Self
 
+import msgspec
+
 from antiphon.adapters.base import Closed, GrowingBody, Rendering
-from antiphon.adapters.call_ids import CallIds
 from antiphon.adapters.contents import is_blank
 from antiphon.adapters.line import Line
 from antiphon.adapters.tool_names import ToolNames
@@ -59,6 +60,17 @@ class Start(NamedTuple):
     names: ToolNames
 
 
+class _Rest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a line goes on by where it rests: its system text, and the message that is open."""
+
+    system: list[str]
+    speaker: str
+    turn: list[str]
+
+
+_decode_rest: Final = msgspec.json.Decoder(_Rest).decode
+
+
 class TurnsLine(Line):
     """One line, checked and rendered as it grows. A dialect fills in what is its own."""
 
@@ -82,7 +94,6 @@ class TurnsLine(Line):
             key=key,
             conversation=conversation,
         )
-        self._ids = CallIds(profile)
         self._start = start
         self._between = Role.SYSTEM in profile.roles
         self._system: list[bytes] = []
@@ -151,10 +162,28 @@ class TurnsLine(Line):
     def _closed(self) -> Closed:
         return (self._body or self._new_body()).finish(self._ending())
 
+    def _growing(self) -> tuple[GrowingBody, int] | None:
+        return (self._body, 0) if self._body is not None else None
+
+    def _rest(self) -> msgspec.Struct | None:
+        if self._waiting or self._later or self._speaker is None:
+            return None
+        return _Rest(
+            system=[part.decode() for part in self._system],
+            speaker=self._speaker,
+            turn=[part.decode() for part in self._turn],
+        )
+
+    def _stand(self, items: bytes, rest: bytes) -> None:
+        stood = _decode_rest(rest)
+        self._system = [part.encode() for part in stood.system]
+        self._speaker, self._turn = stood.speaker, [part.encode() for part in stood.turn]
+        self._sealed = [items] if items else []
+        self._body = self._new_body()
+
     def copy(self) -> Self:
         """Return a line that stands where this one stands, for another branch."""
         other = super().copy()
-        other._ids = self._ids.copy()
         other._system = self._system.copy()
         other._later = self._later.copy()
         other._body = self._body and self._body.copy()

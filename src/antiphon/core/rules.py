@@ -11,8 +11,9 @@ ids in a finding back into places of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -60,6 +61,24 @@ class _CallIds:
         return call_id in self.open or call_id in self.answered
 
 
+class Judged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What has passed the rules since a line last rested, and where it rests now.
+
+    Attributes:
+        messages: Those that came.
+        answered: The calls that came, each with its result.
+        position: How many blocks the whole line has.
+        turn: Whose turn it was last, as far as the profile has a rule about turns.
+        turn_left: Whether that turn was left for calls.
+    """
+
+    messages: tuple[MessageId, ...]
+    answered: tuple[CallId, ...] = ()
+    position: int
+    turn: Role | None = None
+    turn_left: bool = False
+
+
 class LineChecker:
     """Judges one line of messages, root first.
 
@@ -103,12 +122,12 @@ class LineChecker:
         self._key = key
         self._findings: list[Finding] = []
         self._position = 0
-        self._ids: set[MessageId] = set()
+        self._ids: dict[MessageId, None] = {}  # in their order, as are those of calls
         self._conversation = conversation
         self._last: MessageId | None = None
         self._pending: Message | None = None
         self._open: dict[CallId, tuple[int, MessageId, ToolCall]] = {}
-        self._answered: set[CallId] = set()
+        self._answered: dict[CallId, None] = {}
         self._early: dict[CallId, Finding] = {}
         self._unlisted: set[CallId] = set()
         self._profile_rules = (
@@ -152,6 +171,37 @@ class LineChecker:
         """Whether nothing that may still come can make the line legal."""
         return bool(self._findings or self._early)
 
+    def rested(self, messages: int, answered: int) -> Judged | None:
+        """Return what passed behind the first `messages` and `answered` calls; None unless it rests.
+
+        A line rests where the assistant has spoken, everything before is legal and no call is
+        open: nothing but these few facts decides what is legal behind it, once a user speaks.
+        """
+        rules = self._profile_rules
+        turn = None if rules is None or self._pending or self._open else rules.rested()
+        if turn is None or self.refused:
+            return None
+        return Judged(
+            messages=tuple(islice(self._ids, messages, None)),
+            answered=tuple(islice(self._answered, answered, None)),
+            position=self._position,
+            turn=turn[0],
+            turn_left=turn[1],
+        )
+
+    def resume(self, judged: Sequence[Judged], last: Message) -> None:
+        """Stand where the line rested that these came of, behind `last`; to be asked of a new one.
+
+        The next message has to be a user's.
+        """
+        for part in judged:
+            self._ids.update(dict.fromkeys(part.messages))
+            self._answered.update(dict.fromkeys(part.answered))
+        rest = judged[-1]
+        self._position, self._last, self._conversation = rest.position, last.id, last.conversation
+        if self._profile_rules is not None:
+            self._profile_rules.resume(len(self._ids), last, rest.turn, left=rest.turn_left)
+
     def feed(self, message: Message) -> None:
         """Take the next message of the line."""
         start, blocks = self._position, message.blocks
@@ -180,7 +230,7 @@ class LineChecker:
                 start,
                 "This message stands twice on one line. Keep one of the two.",
             )
-        self._ids.add(message.id)
+        self._ids[message.id] = None
         role = message.role
         if role in INSTRUCTING and message.trust in BELOW_INSTRUCTION:
             self._find(
@@ -324,7 +374,7 @@ class LineChecker:
                 self._media(block_id(message.id, order), position, part)
         entry = self._open.pop(call_id, None)
         if entry is not None:
-            self._answered.add(call_id)
+            self._answered[call_id] = None
             if (
                 result.name is not None
                 or result.arguments_digest is not None

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Self
 
+import msgspec
+
 from antiphon.adapters.bedrock import parts
 from antiphon.adapters.bedrock.head import declared, head, headers, url
 from antiphon.adapters.bedrock.profile import Wire, same_model
@@ -63,6 +65,10 @@ class BedrockLine(TurnsLine):
         other._undeclared = self._undeclared.copy()
         other._filenames = self._filenames.copy()
         return other
+
+    def _rest(self) -> msgspec.Struct | None:
+        # What was named or declared for good is not told of: such a line is read again.
+        return None if self._undeclared or self._filenames else super()._rest()
 
     def _part(self, block: Block, at: str) -> bytes:
         return parts.part(block, at, self._name(block, at) if isinstance(block, File) else "")

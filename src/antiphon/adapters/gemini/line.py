@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
+
+import msgspec
 
 from antiphon.adapters.base import Closed, GrowingBody
 from antiphon.adapters.gemini.profile import same_model
@@ -40,6 +42,16 @@ class Start(NamedTuple):
     mappings: list[Mapping]
     names: ToolNames
     """Those that its tools are declared by."""
+
+
+class _Rest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a line goes on by where it rests: its system text, and the content that is open."""
+
+    system: list[str]
+    answer: list[str]
+
+
+_decode_rest: Final = msgspec.json.Decoder(_Rest).decode
 
 
 class GeminiLine(Line):
@@ -100,11 +112,32 @@ class GeminiLine(Line):
         """Return what was said and may still be added to."""
         return b""
 
+    def _opened(self) -> list[str]:
+        """Return it piece by piece."""
+        return []
+
+    def _open(self, pieces: list[str]) -> None:
+        """Let these pieces be what may still be added to."""
+
     def _closed(self) -> Closed:
         body = self._body or self._new_body()
         end = self._open_end()
         comma = b"," if self._sealed and end else b""
         return body.finish(comma + end + b"]}")
+
+    def _growing(self) -> tuple[GrowingBody, int] | None:
+        return (self._body, 0) if self._body is not None else None
+
+    def _rest(self) -> _Rest | None:
+        owed = self._waiting or self._calls
+        return None if owed else _Rest(system=self._system, answer=self._opened())
+
+    def _stand(self, items: bytes, rest: bytes) -> None:
+        stood = _decode_rest(rest)
+        self._system = stood.system
+        self._sealed = [items] if items else []
+        self._body = self._new_body()
+        self._open(stood.answer)
 
     def copy(self) -> Self:
         """Return a line that stands where this one stands, for another branch."""

@@ -77,6 +77,12 @@ class ContentsLine(GeminiLine):
     def _open_end(self) -> bytes:
         return _content("model", self._answer) if self._answer else b""
 
+    def _opened(self) -> list[str]:
+        return [piece.decode() for piece in self._answer]
+
+    def _open(self, pieces: list[str]) -> None:
+        self._answer = [piece.encode() for piece in pieces]
+
     def _add(self, message: Message, content: list[bytes]) -> None:
         if message.role is Role.ASSISTANT:
             if self._answer:

@@ -17,7 +17,7 @@ from typing import Final, Self, TypeAlias
 
 import msgspec
 
-from antiphon.adapters.base import Closed
+from antiphon.adapters.base import Closed, GrowingBody
 from antiphon.adapters.contents import failure
 from antiphon.adapters.line import Line
 from antiphon.adapters.ollama.head import head, headers, url
@@ -43,6 +43,10 @@ from antiphon.errors import InternalError
 Json: TypeAlias = dict[str, object]
 
 _encode: Final = msgspec.json.Encoder().encode
+
+
+class _Rest(msgspec.Struct, frozen=True):
+    """What a line goes on by where it rests: nothing is open here."""
 
 
 class OllamaLine(Line):
@@ -71,6 +75,7 @@ class OllamaLine(Line):
         )
         before, mapped = head(names.chosen(policy), names.declared, wire)
         self._mappings += mapped
+        self._head = before
         self._body = self._begun(before)
         self._empty = True
         self._asked: dict[CallId, str] = {}  # the open calls in their order, and their tools
@@ -90,6 +95,17 @@ class OllamaLine(Line):
 
     def _closed(self) -> Closed:
         return self._body.finish(b"]}")
+
+    def _growing(self) -> tuple[GrowingBody, int]:
+        return self._body, 0
+
+    def _rest(self) -> _Rest | None:
+        return None if self._asked or self._waiting else _Rest()
+
+    def _stand(self, items: bytes, rest: bytes) -> None:
+        self._body = self._begun(self._head)
+        self._body.append(items)
+        self._empty = not items
 
     # Order: what goes out after what.
 

@@ -19,8 +19,7 @@ from typing import Final, Self, assert_never
 
 import msgspec
 
-from antiphon.adapters.base import Closed
-from antiphon.adapters.call_ids import CallIds
+from antiphon.adapters.base import Closed, GrowingBody
 from antiphon.adapters.contents import failure
 from antiphon.adapters.line import Line
 from antiphon.adapters.openai_chat.head import Json, head
@@ -54,6 +53,16 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode_list: Final = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
+class _Rest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a line goes on by where it rests: the system's message, and the turn that is open."""
+
+    front: Json | None
+    turn: Json | None
+
+
+_decode_rest: Final = msgspec.json.Decoder(_Rest).decode
+
+
 class ChatLine(Line):
     """One line, checked and rendered as it grows."""
 
@@ -83,7 +92,6 @@ class ChatLine(Line):
             conversation=conversation,
         )
         self._wire = wire.at(policy.endpoint or wire.home)
-        self._ids = CallIds(profile)
         self._tools: dict[CallId, str] = {}
         self._spoken = {role: profile.spoken_as(role) for role in Role}
         self._refusals = "refusal" in profile.kinds.get(Role.ASSISTANT, ())
@@ -102,7 +110,6 @@ class ChatLine(Line):
     def copy(self) -> Self:
         """Return a line that stands where this one stands, for another branch."""
         other = super().copy()
-        other._ids = self._ids.copy()
         other._tools = self._tools.copy()
         other._body = self._body.copy()
         other._front = self._front and {**self._front}
@@ -114,6 +121,25 @@ class ChatLine(Line):
 
     def _closed(self) -> Closed:
         return self._body.finish(self._ending())
+
+    def _growing(self) -> tuple[GrowingBody, int]:
+        return self._body, len(_encode(self._front)) if self._front is not None else 0
+
+    def _rest(self) -> _Rest | None:
+        rest = _Rest(front=self._front, turn=self._turn)
+        if self._waiting or self._media:
+            return None
+        # What a provider wants back as it came may not come back as it is from here.
+        return rest if _decode_rest(_encode(rest)) == rest else None
+
+    def _stand(self, items: bytes, rest: bytes) -> None:
+        stood = _decode_rest(rest)
+        self._front, self._turn = stood.front, stood.turn
+        self._body = self._begun(self._head)
+        self._body.append(_encode(self._front) if self._front is not None else b"")
+        self._body.append(items)
+        self._empty = self._front is None and not items
+        self._behind_front = [items] if items and self._profile.system_first else []
 
     # Order: what goes out after what.
 

@@ -20,7 +20,6 @@ from typing import Final, Self
 import msgspec
 
 from antiphon.adapters.base import Closed, GrowingBody, Rendering
-from antiphon.adapters.call_ids import CallIds
 from antiphon.adapters.line import Line
 from antiphon.adapters.openai_responses import items
 from antiphon.adapters.openai_responses.head import head
@@ -88,6 +87,15 @@ class _Answer:
             self.state = items.NOTHING
 
 
+class _Rest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a line goes on by where it rests."""
+
+    instructions: str | None
+
+
+_decode_rest: Final = msgspec.json.Decoder(_Rest).decode
+
+
 class ResponsesLine(Line):
     """One line, checked and rendered as it grows."""
 
@@ -113,7 +121,6 @@ class ResponsesLine(Line):
             key=key,
             conversation=conversation,
         )
-        self._ids = CallIds(profile)
         self._head = head(names.chosen(policy), names.declared, wire)
         self._instructions = policy.instructions or None
         self._leader: Message | None = None  # system text that nothing has followed yet
@@ -142,10 +149,22 @@ class ResponsesLine(Line):
         assert self._body is not None
         return self._body.finish(b"]}")
 
+    def _growing(self) -> tuple[GrowingBody, int] | None:
+        return (self._body, 0) if self._body is not None else None
+
+    def _rest(self) -> _Rest | None:
+        owed = self._waiting or self._leader is not None
+        return None if owed else _Rest(instructions=self._instructions)
+
+    def _stand(self, items: bytes, rest: bytes) -> None:
+        self._instructions = _decode_rest(rest).instructions
+        self._body = self._new_body()
+        self._body.append(items)
+        self._empty = not items
+
     def copy(self) -> Self:
         """Return a line that stands where this one stands, for another branch."""
         other = super().copy()
-        other._ids = self._ids.copy()
         other._body = self._body and self._body.copy()
         other._waiting = self._waiting.copy()
         return other
