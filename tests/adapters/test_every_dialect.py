@@ -610,7 +610,8 @@ def test_no_result_goes_out_before_the_call_that_it_answers_wherever_the_call_st
 
 
 def empty(dialect: str) -> RenderedLine:
-    policy = Policy(model="m-1", profile=dialect, instructions="Say little.")
+    beside = (Memory(key="name", text="Ann"),)
+    policy = Policy(model="m-1", profile=dialect, instructions="Say little.", context=beside)
     return registry.get(dialect).line(policy, TOOLS, key=KEY)
 
 
@@ -637,7 +638,7 @@ def everything(made: RenderedLine) -> tuple[object, ...]:
 
 
 @for_every_dialect
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(said=histories(), again=st.sampled_from(["", "look", "id", "twice", "system"]))
 def test_a_line_goes_on_from_what_was_told_as_if_all_of_it_had_been_read(
     dialect: str, said: list[Message], again: str

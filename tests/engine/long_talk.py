@@ -34,7 +34,7 @@ from tests.engine.test_planning import holding
 from tests.support.clock import SimulatedClock
 from tests.support.engines import app_on
 from tests.support.parts import PARTS
-from tests.support.postgres import shared_server
+from tests.support.postgres import FAST, Server, new_server
 from tests.support.provider import DONE, ScriptedProvider, chunk
 
 WINDOW: Final = 2_500
@@ -232,6 +232,11 @@ async def judged(db: Path | str, messages: int) -> tuple[list[str], list[Talk]]:
     return wrong, talks
 
 
+def _server() -> Server:
+    """Start a server that sweeps, as any that has been talked to for months has swept."""
+    return new_server([*(FAST | {"autovacuum": "on"}).items()])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--messages", type=int, default=5_000, help="of each conversation")
@@ -244,7 +249,7 @@ def main() -> int:
             failures += 1
             continue
         with tempfile.TemporaryDirectory() as folder:
-            place = Path(folder) / "a.db" if store == "sqlite" else shared_server().database()
+            place = Path(folder) / "a.db" if store == "sqlite" else _server().database()
             wrong, talks = asyncio.run(judged(place, arguments.messages))
         for talk in talks:
             first, last = talk.stretches[1], talk.stretches[-1]

@@ -159,19 +159,17 @@ class ProfileRules:
         other._steps = self._steps and self._steps.copy(findings)
         return other
 
-    def rested(self) -> tuple[Role | None, bool] | None:
-        """Return whose turn it was last and whether it was left for calls; None unless it rests.
+    @property
+    def rests(self) -> bool:
+        """Whether the assistant has spoken, and nothing stands between a call and its result.
 
-        It rests behind what the assistant said, where nothing stands between a call and its
-        result: what these rules remember beside that, they forget when a user speaks.
+        What these rules remember beside that, they forget when a user speaks.
         """
-        if self._last is None or self._last.role is not Role.ASSISTANT or self._between:
-            return None
-        return self._turn, self._turn_left
+        return self._last is not None and self._last.role is Role.ASSISTANT and not self._between
 
-    def resume(self, count: int, last: Message, turn: Role | None, *, left: bool) -> None:
+    def resume(self, count: int, last: Message) -> None:
         """Stand behind `count` legal messages, the `last` of which is the assistant's."""
-        self._count, self._last, self._turn, self._turn_left = count, last, turn, left
+        self._count, self._last, self._turn = count, last, Role.ASSISTANT
 
     def feed(self, message: Message, start: int, owed: Mapping[CallId, object]) -> None:
         """Take the next message; `owed` are the calls that were open before it."""

@@ -68,15 +68,11 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         messages: Those that came.
         answered: The calls that came, each with its result.
         position: How many blocks the whole line has.
-        turn: Whose turn it was last, as far as the profile has a rule about turns.
-        turn_left: Whether that turn was left for calls.
     """
 
     messages: tuple[MessageId, ...]
     answered: tuple[CallId, ...] = ()
     position: int
-    turn: Role | None = None
-    turn_left: bool = False
 
 
 class LineChecker:
@@ -178,15 +174,13 @@ class LineChecker:
         open: nothing but these few facts decides what is legal behind it, once a user speaks.
         """
         rules = self._profile_rules
-        turn = None if rules is None or self._pending or self._open else rules.rested()
-        if turn is None or self.refused:
+        rests = rules is not None and rules.rests and self._pending is None
+        if not rests or self._open or self.refused:
             return None
         return Judged(
             messages=tuple(islice(self._ids, messages, None)),
             answered=tuple(islice(self._answered, answered, None)),
             position=self._position,
-            turn=turn[0],
-            turn_left=turn[1],
         )
 
     def resume(self, judged: Sequence[Judged], last: Message) -> None:
@@ -197,10 +191,10 @@ class LineChecker:
         for part in judged:
             self._ids.update(dict.fromkeys(part.messages))
             self._answered.update(dict.fromkeys(part.answered))
-        rest = judged[-1]
-        self._position, self._last, self._conversation = rest.position, last.id, last.conversation
+        self._position = judged[-1].position
+        self._last, self._conversation = last.id, last.conversation
         if self._profile_rules is not None:
-            self._profile_rules.resume(len(self._ids), last, rest.turn, left=rest.turn_left)
+            self._profile_rules.resume(len(self._ids), last)
 
     def feed(self, message: Message) -> None:
         """Take the next message of the line."""

@@ -112,6 +112,7 @@ class PromptTrace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
             no checkpoint; absent where it was not due.
         prefix: How much of the last dispatch still matches; absent for a first one.
         sealed: What stands fast of the request, before the factor.
+        stretch: The newest part of its line that is stored as it was rendered.
     """
 
     total_tokens: int
@@ -128,6 +129,7 @@ class PromptTrace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     compaction: str | None = None
     prefix: Prefix | None = None
     sealed: Weight = Weight()
+    stretch: Digest | None = None
     schema: int = 1
 
     @property

@@ -161,7 +161,7 @@ class Acceptance:
         model = model or world.settings.models.get(run.options.model)
         proposed = await self._proposed(run, conversation, target, model, entering, compacted)
         manifest, plan = proposed.manifest, proposed.plan
-        target, content = plan.target, plan.target.new_content
+        target, content = plan.target, (*plan.target.new_content, *plan.stretches)
         answer = run.answer or MessageId(world.new_id("msg_"))
         now_ms = world.clock.now_ms()
         commands: list[Command[Any]] = [*entering.commands] if entering else []
@@ -189,6 +189,7 @@ class Acceptance:
         if isinstance(done, Denied):
             return None
         plan.warm.listed, plan.warm.behind = proposed.listed, run.options.repairs
+        plan.warm.stored(name for name, _ in plan.stretches)
         plan.warm.last = Planned(
             manifest=manifest,
             trace=plan.trace,

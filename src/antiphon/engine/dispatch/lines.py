@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import collections
 from collections import OrderedDict
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import takewhile
 from typing import Final, TypeAlias
 
-from antiphon.adapters.base import Adapter, RenderedLine, Rendering
+from antiphon.adapters.base import Adapter, RenderedLine, Rendering, Rested
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import Message, Role, Status
 from antiphon.core.ids import ConversationId, Digest, MessageId
@@ -30,11 +32,20 @@ from antiphon.core.planning.trimming import INSTRUCTING, chosen
 from antiphon.core.records import Conversation
 from antiphon.core.tree import line as visible
 from antiphon.engine.dispatch.beside import checkpoint_beside, inputs_beside
+from antiphon.engine.dispatch.stretches import (
+    STRETCH_BYTES,
+    LineStretch,
+    bound_to,
+    read_stretches,
+)
 from antiphon.engine.vocabularies import counter_of
 from antiphon.errors import NotFound, SequenceRejected
 from antiphon.stores.base import Store
 
 WARM_LINES: Final = 256
+
+NEWEST: Final = 16
+"""So many messages before a leaf are looked through for the last dispatch, before all are read."""
 
 Beside: TypeAlias = Mapping[MessageId, tuple[InputBlock, ...]]
 """What stands beside messages, by their ids."""
@@ -91,13 +102,26 @@ class Earlier:
 NOTHING: Final = Earlier()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rest:
+    """Where a line rested, what it told there, and how much stood on it and `beside` it."""
+
+    at: MessageId
+    rested: Rested
+    said: int
+    told: int
+    skipped: dict[Reason, int]
+    beside: int
+
+
 @dataclass(slots=True, kw_only=True)
 class Warm:
     """A line, how far it goes, and what is known about it.
 
     `said` counts its messages and `told` those of them that instruct; `dynamic` is what stands
     beside them. `last` is the dispatch that was made on it before, or on the path that it was made
-    from.
+    from. `stretches` are the names of what of it is stored as it was rendered, and `unstored` is
+    what is to be.
     """
 
     line: RenderedLine
@@ -108,11 +132,16 @@ class Warm:
     toolset: Digest
     selection: Selection = WHOLE
     pending: Message | None = None
+    newest: MessageId | None = None  # the last of its messages
     said: int = 0
     told: int = 0
     dynamic: list[InputBlock] = field(default_factory=list)
     dynamic_tokens: int = 0
     dynamic_counted: int = 0
+    sources_before: int = 0  # how many stand beside what was read as it was rendered
+    tokens_before: int = 0
+    stretches: tuple[Digest, ...] = ()
+    unstored: list[Rest] = field(default_factory=list)
     earlier: Earlier = NOTHING
     stopped_at: int = 0  # how long it was when nothing of it could be compacted
     skipped: collections.Counter[Reason] = field(default_factory=collections.Counter)
@@ -125,22 +154,66 @@ class Warm:
         new = [block.text for block in self.dynamic[self.dynamic_counted :]]
         self.dynamic_tokens += counter.count(new)
         self.dynamic_counted += len(new)
-        return self.dynamic_tokens
+        return self.tokens_before + self.dynamic_tokens
+
+    @property
+    def sources(self) -> int:
+        """How many blocks stand beside its messages."""
+        return self.sources_before + len(self.dynamic)
 
     def extend(self, path: Sequence[Message], beside: Beside) -> None:
         """Take what comes next on the path, without what no model may see."""
-        self.skip(path)
-        for message in visible(path, self.deletions):
-            self.feed(message, beside.get(message.id, ()))
+        for _ in self.extending(path, beside):
+            pass
 
-    def skip(self, path: Sequence[Message]) -> None:
-        """Count what of `path` no model may see; its end may be an input that is still to be said."""
-        self.skipped += _unseen(path, self.deletions, leaf=path[-1].id)
+    def extending(self, path: Sequence[Message], beside: Beside) -> Iterator[Message]:
+        """Take what comes next on the path, and yield each message once it is taken."""
+        ahead = iter(path)
+        for message in visible(path, self.deletions):
+            if message.role is Role.USER and self.newest is not None:
+                self._rest(self.newest, message, ahead)
+            self.feed(message, beside.get(message.id, ()))
+            yield message
+        # The end of the path may be an input that is still to be said.
+        self.skipped += _unseen(ahead, self.deletions, leaf=path[-1].id)
+
+    def _rest(self, at: MessageId, message: Message, ahead: Iterator[Message]) -> None:
+        """Let the line tell of itself between `at` and `message`, where much has come since it did."""
+        rested = self.line.rested(STRETCH_BYTES)
+        if rested is None:
+            return
+        self.skipped += _unseen(takewhile(lambda m: m.id != message.id, ahead), self.deletions)
+        self.unstored.append(
+            Rest(
+                at=at,
+                rested=rested,
+                said=self.said,
+                told=self.told,
+                skipped=dict(self.skipped),
+                beside=len(self.dynamic),
+            )
+        )
+
+    def stored(self, names: Iterable[Digest]) -> None:
+        """Note that what was to be stored is, by these names."""
+        self.stretches = (*self.stretches, *names)
+        self.unstored.clear()
+
+    def resume(
+        self, names: Iterable[Digest], stretches: Sequence[LineStretch], last: Message
+    ) -> None:
+        """Stand where these stretches end, in their `last` message; to be asked of a new one."""
+        self.line.resume([stretch.rested for stretch in stretches], last)
+        self.stretches, newest = tuple(names), stretches[-1]
+        self.said, self.told, self.newest = newest.said, newest.told, last.id
+        self.skipped = collections.Counter(newest.skipped)
+        self.sources_before, self.tokens_before = newest.sources, newest.beside_tokens
 
     def feed(self, message: Message, inputs: Sequence[InputBlock] = ()) -> None:
         """Take the next message, and what stands beside it."""
         self.line.feed(message, inputs=inputs)
         self.dynamic += [block for block in inputs if not isinstance(block, Summary)]
+        self.newest = message.id
         self.pending = message if message.status is Status.PENDING else None
         self.said += 1
         self.told += message.role in INSTRUCTING
@@ -218,58 +291,125 @@ class LineCache:
                 return warm
         if selection is None and last is not None:
             selection = last.trace.selection
-        earlier, part = await self._part(conversation, leaf, entering, warm, selection)
-        path = [*earlier.told, *visible(part, conversation.deletions)]
-        last = last or await last_planned(self._store, conversation, path)
-        begun = Warm(
-            line=adapter.line(policy, tools, key=key, conversation=conversation.id),
-            leaf=leaf,
-            deletions=conversation.deletions,
-            adapter=adapter.digest,
-            policy=policy_digest,
-            toolset=toolset_digest,
-            skipped=collections.Counter(earlier.skipped),
-            last=last,
+
+        def empty(last: Planned | None) -> Warm:
+            return Warm(
+                line=adapter.line(policy, tools, key=key, conversation=conversation.id),
+                leaf=leaf,
+                deletions=conversation.deletions,
+                adapter=adapter.digest,
+                policy=policy_digest,
+                toolset=toolset_digest,
+                last=last,
+            )
+
+        begun = None
+        if warm is None:
+            last = await self._newest_planned(conversation, leaf, entering)
+            if last is not None and selection in (None, last.trace.selection):
+                begun = await self._gone_on(
+                    empty(last), last, policy, conversation, entering, inputs, key
+                )
+        if begun is None:
+            begun = await self._read_anew(
+                empty(last), policy, conversation, entering, inputs, warm, selection
+            )
+        self._keep(conversation.id, begun)
+        return begun
+
+    async def _newest_planned(
+        self, conversation: Conversation, leaf: MessageId, entering: Message | None
+    ) -> Planned | None:
+        """Return the last dispatch on the path to `leaf`, if it is among what is newest there."""
+        newest = await self._path(conversation.id, leaf, entering, limit=NEWEST)
+        return await last_planned(
+            self._store, conversation, visible(newest, conversation.deletions)
         )
+
+    async def _gone_on(
+        self,
+        begun: Warm,
+        last: Planned,
+        policy: Policy,
+        conversation: Conversation,
+        entering: Message | None,
+        inputs: tuple[InputBlock, ...],
+        key: bytes,
+    ) -> Warm | None:
+        """Let an empty line go on from what is stored of the `last` one as it was rendered.
+
+        None where that is not to be had, or where it does not come to what was sent then.
+        """
+        begun.selection = last.trace.selection
+        if last.trace.stretch is None or not _made_alike(begun, last):
+            return None
+        names, stretches = await read_stretches(
+            self._store, conversation.tenant, key, last.trace.stretch, bound_to(key, begun)
+        )
+        if not stretches:
+            return None
+        newest = stretches[-1]
+        path = await self._path(conversation.id, begun.leaf, entering, until=newest.at)
+        ended = await self._store.message(conversation.id, newest.at)
+        begun.resume(names, stretches, ended)
+        begun.earlier = await self._before(conversation.id, newest)
+        beside = await self._beside(conversation, path, entering, inputs)
+        self._extend(begun, path, beside, policy)
+        return begun if begun.last is not None and begun.last.rendering is not None else None
+
+    async def _before(self, conversation: ConversationId, stretch: LineStretch) -> Earlier:
+        before = stretch.before
+        told = [await self._store.message(conversation, message) for message in before.told]
+        return Earlier(
+            at=before.at,
+            told=tuple(told),
+            gone=before.gone,
+            first=before.first,
+            last=before.last,
+            skipped=before.skipped,
+        )
+
+    async def _read_anew(
+        self,
+        begun: Warm,
+        policy: Policy,
+        conversation: Conversation,
+        entering: Message | None,
+        inputs: tuple[InputBlock, ...],
+        warm: Warm | None,
+        selection: Selection | None,
+    ) -> Warm:
+        """Feed an empty line with what of its path is to be sent, read from the store."""
+        earlier, part = await self._part(conversation, begun.leaf, entering, warm, selection)
+        path = [*earlier.told, *visible(part, begun.deletions)]
+        begun.last = last = begun.last or await last_planned(self._store, conversation, path)
         if selection is None:
             selection = last.trace.selection if last is not None else WHOLE
         sent = chosen(path, selection.start)
         if any(message.id == selection.start for message in path):  # it may have been deleted
-            begun.earlier = earlier.and_of(part, selection.start, conversation.deletions)
+            begun.earlier = earlier.and_of(part, selection.start, begun.deletions)
+            part = [*_from(part, selection.start)]
         beside = await self._beside(conversation, sent, entering, inputs)
         older = await checkpoint_beside(
             self._store, conversation.tenant, conversation.id, selection
         )
         for message, inputs_of in older.items():
             beside = {**beside, message: (*inputs_of, *beside.get(message, ()))}
-        begun.skip(part)
         if begun.earlier.gone:
             begun.selection = selection
-        self._begin(begun, sent, beside, adapter, policy)
-        self._keep(conversation.id, begun)
+        begun.skipped = collections.Counter(begun.earlier.skipped)
+        for instruction in begun.earlier.told:
+            begun.feed(instruction, beside.get(instruction.id, ()))
+        self._extend(begun, part, beside, policy)
         return begun
 
-    def _begin(
-        self,
-        warm: Warm,
-        sent: Sequence[Message],
-        beside: Beside,
-        adapter: Adapter,
-        policy: Policy,
-    ) -> None:
-        """Feed a line that is empty with what of its path is sent."""
-        last = warm.last
-        again = (
-            last is not None
-            and last.manifest.adapter_digest == adapter.digest
-            and (last.manifest.policy_digest, last.manifest.toolset_digest)
-            == (warm.policy, warm.toolset)
-            and last.trace.selection == warm.selection
-        )
-        for message in sent:
-            warm.feed(message, beside.get(message.id, ()))
+    def _extend(self, begun: Warm, path: Sequence[Message], beside: Beside, policy: Policy) -> None:
+        """Feed a line with `path`, and take over what is known where its last dispatch was made."""
+        last = begun.last
+        again = last is not None and _made_alike(begun, last)
+        for message in begun.extending(path, beside):
             if again and last is not None and message.id == last.manifest.base_leaf:
-                warm.last = _resumed(warm, last, policy)
+                begun.last = _resumed(begun, last, policy)
 
     def keep(
         self,
@@ -313,12 +453,14 @@ class LineCache:
         entering: Message | None,
         *,
         until: MessageId | None = None,
+        limit: int | None = None,
     ) -> list[Message]:
+        read = partial(self._store.path, conversation, until=until, limit=limit)
         if entering is None:
-            return await self._store.path(conversation, leaf, until=until)
+            return await read(leaf)
         if entering.parent is None or entering.parent == until:
             return [entering]
-        return [*await self._store.path(conversation, entering.parent, until=until), entering]
+        return [*await read(entering.parent), entering]
 
     async def _read(
         self,
@@ -423,6 +565,21 @@ async def last_planned(
                 deletions=await store.deletions_at(conversation.id, manifest.conversation_revision),
             )
     return None
+
+
+def _made_alike(warm: Warm, last: Planned) -> bool:
+    """Whether a line is made as that of the `last` dispatch was, as far as that goes."""
+    manifest = last.manifest
+    return (
+        manifest.adapter_digest == warm.adapter
+        and (manifest.policy_digest, manifest.toolset_digest) == (warm.policy, warm.toolset)
+        and last.trace.selection == warm.selection
+    )
+
+
+def _from(path: Sequence[Message], start: MessageId | None) -> Sequence[Message]:
+    """Return what of `path` begins with `start`."""
+    return path[next((n for n, message in enumerate(path) if message.id == start), 0) :]
 
 
 def _resumed(warm: Warm, last: Planned, policy: Policy) -> Planned:

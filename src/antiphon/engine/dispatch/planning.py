@@ -28,6 +28,7 @@ from antiphon.core.planning.trimming import INSTRUCTING, candidate, cut, turns
 from antiphon.core.records import Conversation
 from antiphon.engine.dispatch.counting import Count, nobody_counts
 from antiphon.engine.dispatch.lines import LineCache, Planned, Warm
+from antiphon.engine.dispatch.stretches import stretches_to_store
 from antiphon.engine.dispatch.tracing import traced
 from antiphon.engine.settings import Settings
 from antiphon.engine.vocabularies import counter_of
@@ -68,6 +69,8 @@ class Plan:
     trace: PromptTrace
     digest: Digest
     stored: bytes
+    stretches: tuple[tuple[Digest, bytes], ...]
+    """What of its line is to be stored as it was rendered."""
 
 
 class Crowded(Exception):
@@ -263,7 +266,8 @@ class Planner:
         last = warm.last
         if last is not None and last.rendering is None:
             warm.last = replace(last, rendering=await request_of(last.manifest))
-        trace = self._trace(wanted.policy, target, warm, found)
+        stretches = stretches_to_store(target.key, warm, counter_of(wanted.policy.model))
+        trace = self._trace(wanted.policy, target, warm, found, stretches)
         if compaction:
             trace = msgspec.structs.replace(trace, compaction=compaction)
         digest, stored = encode_trace(target.key, trace)
@@ -274,9 +278,17 @@ class Planner:
             trace=trace,
             digest=digest,
             stored=stored,
+            stretches=stretches,
         )
 
-    def _trace(self, policy: Policy, target: Target, warm: Warm, found: Weighed) -> PromptTrace:
+    def _trace(
+        self,
+        policy: Policy,
+        target: Target,
+        warm: Warm,
+        found: Weighed,
+        stretches: Sequence[tuple[Digest, bytes]] = (),
+    ) -> PromptTrace:
         counter = counter_of(policy.model)
         return traced(
             target,
@@ -289,6 +301,9 @@ class Planner:
             factor_permille=found.factor_permille,
             budget=self.budget(policy),
             grant=found.grant,
+            stretch=next(
+                (n for n in reversed((*warm.stretches, *(n for n, _ in stretches)))), None
+            ),
         )
 
     def explained_late(

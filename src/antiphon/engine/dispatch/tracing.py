@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from antiphon.adapters.base import Rendering
+from antiphon.core.ids import Digest
 from antiphon.core.manifest import Policy
 from antiphon.core.planning.budget import Budget, Grant
 from antiphon.core.planning.prefix import common_prefix
@@ -37,6 +38,7 @@ def traced(
     factor_permille: int,
     budget: Budget,
     grant: Grant,
+    stretch: Digest | None,
 ) -> PromptTrace:
     """Return what is to be said of a request on `warm`, and of the dispatch before it."""
     stable = counter.count([block.text for block in target.policy.context])
@@ -63,6 +65,7 @@ def traced(
         selection=warm.selection,
         prefix=_prefix(target, warm, rendering),
         sealed=sealed,
+        stretch=stretch,
     )
 
 
@@ -75,7 +78,7 @@ def _blocks(
         (BlockKind.TOOL_GUIDANCE, weight.tool_guidance, len(target.tools)),
         (BlockKind.STABLE_CONTEXT, stable, len(policy.context)),
         (BlockKind.TRANSCRIPT, said, warm.said - warm.told),
-        (BlockKind.DYNAMIC_CONTEXT, dynamic, len(warm.dynamic)),
+        (BlockKind.DYNAMIC_CONTEXT, dynamic, warm.sources),
     ):
         if sources or tokens:
             yield BlockTrace(kind=kind, tokens=tokens, cacheable=kind in CACHEABLE, sources=sources)
