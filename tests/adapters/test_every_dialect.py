@@ -610,7 +610,7 @@ def test_no_result_goes_out_before_the_call_that_it_answers_wherever_the_call_st
 
 
 def empty(dialect: str) -> RenderedLine:
-    beside = (Memory(key="name", text="Ann"),)
+    beside = (Memory(id="1", scope="tenant", key="name", text="Ann"),)
     policy = Policy(model="m-1", profile=dialect, instructions="Say little.", context=beside)
     return registry.get(dialect).line(policy, TOOLS, key=KEY)
 
@@ -621,7 +621,8 @@ def told_of(dialect: str, said: Sequence[Message]) -> tuple[RenderedLine, list[R
     told: list[Rested] = []
     at = 0
     for number, message in enumerate(said):
-        if message.role is Role.USER and (rested := fed.rested(1)) is not None:
+        rested = fed.rested(1) if message.role is Role.USER else None
+        if rested is not None:
             told.append(rested)
             at = number
         fed.feed(message)
