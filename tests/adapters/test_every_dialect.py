@@ -620,11 +620,11 @@ def told_of(dialect: str, said: Sequence[Message]) -> tuple[RenderedLine, list[R
     fed = empty(dialect)
     told: list[Rested] = []
     at = 0
-    for number, message in enumerate(said):
+    for n, message in enumerate(said):
         rested = fed.rested(1) if message.role is Role.USER else None
         if rested is not None:
             told.append(rested)
-            at = number
+            at = n
         fed.feed(message)
     return fed, told, at
 
