@@ -266,15 +266,22 @@ class Broker:
             return []
         if topic.ring and topic.ring[0].seq <= seq + 1:
             return [event for event in topic.ring if event.seq > seq]
-        # Readers who come together ask together: a hundred who attach cost one read.
+        rows = self._store.events_at_hand(conversation, seq)
+        if rows is None:
+            rows = await self._read(topic, conversation, seq)
+        topic.newest = max(topic.newest or 0, rows[-1].seq if rows else seq)
+        return rows
+
+    async def _read(
+        self, topic: _Topic, conversation: ConversationId, seq: int
+    ) -> list[StoredEvent]:
+        """Read events; readers who come together ask together: a hundred who attach cost one read."""
         reading = topic.reading.get(seq)
         if reading is None:
             reading = asyncio.ensure_future(self._store.events(conversation, seq))
             topic.reading[seq] = reading
             reading.add_done_callback(lambda _: topic.reading.pop(seq, None))
-        rows = await asyncio.shield(reading)  # it is not this reader's alone
-        topic.newest = max(topic.newest or 0, rows[-1].seq if rows else seq)
-        return rows
+        return await asyncio.shield(reading)  # it is not this reader's alone
 
     def _before(self, event: DurableEvent, cursors: dict[RunId, Cursor]) -> list[Preview]:
         """Return the rest of a preview that `event` makes obsolete by committing it."""

@@ -277,6 +277,9 @@ class Store(Protocol):
     ) -> list[StoredEvent]:
         """Return durable events with a number above `after`."""
 
+    def events_at_hand(self, conversation: ConversationId, after: int) -> list[StoredEvent] | None:
+        """Return all of them without waiting, or None where the database has to be asked."""
+
     async def quarantine(self, conversation: ConversationId) -> list[Quarantined]:
         """Return what was put aside, oldest first."""
 

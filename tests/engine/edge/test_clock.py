@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.core.ids import SUFFIX_LENGTH
-from antiphon.engine.edge.clock import SystemClock
+from antiphon.engine.edge.clock import NS_IN_MS, SystemClock
 from antiphon.engine.edge.entropy import Ids, SystemEntropy
 from tests.support.clock import START_MS, Seeded, SimulatedClock, settle
 from tests.support.upstream import WAIT_S
@@ -96,7 +96,7 @@ class Machine:
     def __init__(self) -> None:
         self.wall_ms = START_MS
         self.steady_ms = 5_000
-        self.clock = SystemClock(lambda: self.wall_ms, lambda: self.steady_ms)
+        self.clock = SystemClock(lambda: self.wall_ms * NS_IN_MS, lambda: self.steady_ms * NS_IN_MS)
 
     def passes(self, ms: int) -> int:
         self.wall_ms += ms

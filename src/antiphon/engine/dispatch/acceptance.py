@@ -17,6 +17,7 @@ from antiphon.core.dispatch import Denied, State
 from antiphon.core.ids import Digest, MessageId, OperationId
 from antiphon.core.listing import Listed, continued
 from antiphon.core.manifest import Manifest, Purpose, WireRequest, manifest_digest
+from antiphon.core.planning.trace import PromptTrace
 from antiphon.core.records import Attempt, Conversation, Run
 from antiphon.core.recovery import Rung
 from antiphon.core.scheduling import SWITCH_TOOL
@@ -197,10 +198,17 @@ class Acceptance:
             deletions=conversation.deletions,
             rendering=plan.rendering,
         )
-        accepted = await self._accepted(
-            run, conversation, done[-1], manifest, target, plan.rendering.request, answer, model
+        return await self._accepted(
+            run,
+            conversation,
+            done[-1],
+            manifest,
+            target,
+            plan.rendering.request,
+            answer,
+            model,
+            trace=plan.trace,
         )
-        return replace(accepted, trace=plan.trace)
 
     async def _accepted(
         self,
@@ -212,6 +220,8 @@ class Acceptance:
         request: WireRequest,
         answer: MessageId,
         model: Model,
+        *,
+        trace: PromptTrace | None = None,
     ) -> Accepted:
         return Accepted(
             run=run.id,
@@ -225,6 +235,7 @@ class Acceptance:
             expectation=await self._targets.expectation(run, conversation),
             model=model,
             charged=run.options.key,
+            trace=trace,
         )
 
     def _command(self, run: Run, operation: OperationId, model: Model) -> Accept:

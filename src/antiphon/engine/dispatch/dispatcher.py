@@ -198,7 +198,7 @@ class Dispatcher:
             target.adapter,
             accepted.conversation,
             attempt,
-            manifest_digest=manifest_digest(target.key, accepted.manifest),
+            manifest_digest=partial(manifest_digest, target.key, accepted.manifest),
             live=live,
             assembler=Assembler(
                 tools=target.checks,

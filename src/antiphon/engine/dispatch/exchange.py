@@ -196,7 +196,7 @@ class Exchange:
         conversation: ConversationId,
         attempt: Attempt,
         *,
-        manifest_digest: Digest,
+        manifest_digest: Callable[[], Digest],
         live: LiveRun,
         assembler: Assembler,
         times: Times,
@@ -397,7 +397,7 @@ class Exchange:
                 now_ms=self._world.clock.now_ms(),
                 operation=self._attempt.operation,
                 generation=self._attempt.generation,
-                manifest_digest=self._manifest_digest,
+                manifest_digest=self._manifest_digest(),
                 handle=self._bound,
             )
         )

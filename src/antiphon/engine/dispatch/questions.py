@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from antiphon.adapters import registry
@@ -226,7 +227,7 @@ class Questions:
             target.adapter,
             attempt.conversation,
             attempt,
-            manifest_digest=manifest_digest(target.key, asked.manifest),
+            manifest_digest=partial(manifest_digest, target.key, asked.manifest),
             live=LiveRun(attempt.conversation, attempt.run, attempt.generation),  # shown to nobody
             assembler=Assembler(
                 tools=target.checks,

@@ -5,21 +5,18 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
+NS_IN_MS: Final = 1_000_000
+
 # Of the clocks that are never set, the one that goes on while the machine sleeps.
-_NEVER_SET: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_never_set: Final = partial(
+    time.clock_gettime_ns, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+)
 
 LEAN: Final = 16
 """Of so many milliseconds that pass, one is used to come nearer to the wall time."""
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000
-
-
-def _steady_ms() -> int:
-    return time.clock_gettime_ns(_NEVER_SET) // 1_000_000
 
 
 class SystemClock:
@@ -32,17 +29,19 @@ class SystemClock:
     """
 
     def __init__(
-        self, wall_ms: Callable[[], int] = _wall_ms, steady_ms: Callable[[], int] = _steady_ms
+        self,
+        wall_ns: Callable[[], int] = time.time_ns,
+        steady_ns: Callable[[], int] = _never_set,
     ) -> None:
-        self._wall_ms = wall_ms
-        self._steady_ms = steady_ms
-        self._at_ms = steady_ms()
-        self._now_ms = wall_ms()
+        self._wall_ns = wall_ns
+        self._steady_ns = steady_ns
+        self._at_ms = steady_ns() // NS_IN_MS
+        self._now_ms = wall_ns() // NS_IN_MS
 
     def now_ms(self) -> int:
         """Return milliseconds since 1970."""
-        passed_ms = self._steady_ms() - self._at_ms
-        off_ms = self._wall_ms() - (self._now_ms + passed_ms)
+        passed_ms = self._steady_ns() // NS_IN_MS - self._at_ms
+        off_ms = self._wall_ns() // NS_IN_MS - (self._now_ms + passed_ms)
         if abs(off_ms) > LEAN:  # less is how the two are read, one after the other
             most_ms = passed_ms // LEAN
             if most_ms == 0:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 from urllib.parse import urlsplit
 
@@ -76,7 +75,7 @@ class HttpTransport:
         trust_env: bool = False,
         keepalive_s: float = KEEPALIVE_S,
     ) -> None:
-        import aiohttp  # noqa: F401  # here, so that no request waits for it with the loop blocked
+        import antiphon.engine.edge.leaving  # noqa: F401  # it and the client: no request waits
 
         self._hosts = dict(hosts or {})
         self._addresses: dict[str, Address] = {}
@@ -106,6 +105,8 @@ class HttpTransport:
         import aiohttp
         from yarl import URL
 
+        from antiphon.engine.edge.leaving import LeavingRequest
+
         if self._closed:
             raise NotSent("connect", "The transport is closed.")
         host = urlsplit(request.url).hostname or ""
@@ -119,6 +120,8 @@ class HttpTransport:
             # outside the handler because a chained exception would keep headers, key included.
             if api_key is not None:
                 outgoing.headers.update([_key_header(request, api_key)])
+            assert isinstance(outgoing, LeavingRequest)
+            outgoing.on_leaving = exchange.leave
             failure: NotSent | Cut
             try:
                 return await proceed(outgoing)
@@ -131,10 +134,9 @@ class HttpTransport:
                 request.method,
                 URL(request.url, encoded=True),  # the very characters that the digest covers
                 headers=_headers(request),
-                data=_slices(request.chunks) if request.chunks else None,
+                data=_body(request.chunks),
                 allow_redirects=False,
                 timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout_s),
-                trace_request_ctx=exchange,
                 middlewares=(once,),
             )
             return HttpReply(response)
@@ -170,9 +172,9 @@ class HttpTransport:
         """Return the client, made at the first request because it belongs to a running loop."""
         import aiohttp
 
+        from antiphon.engine.edge.leaving import LeavingRequest
+
         if self._session is None:
-            trace = aiohttp.TraceConfig()
-            trace.on_request_headers_sent.append(_headers_leave)
             self._connector = aiohttp.TCPConnector(
                 limit=0,  # how many run at once is decided where runs are claimed
                 keepalive_timeout=self._keepalive_s,
@@ -187,7 +189,7 @@ class HttpTransport:
                 max_line_size=MAX_LINE_BYTES,
                 max_field_size=MAX_LINE_BYTES,
                 max_headers=MAX_HEADERS,
-                trace_configs=[trace],
+                request_class=LeavingRequest,
             )
         return self._session
 
@@ -381,13 +383,6 @@ def _reason(exc: Exception) -> str:
     )
 
 
-async def _headers_leave(session: object, context: SimpleNamespace, parameters: object) -> None:
-    """Trace callback: awaited by the client before it writes the head to the socket."""
-    exchange = context.trace_request_ctx
-    assert isinstance(exchange, _Exchange)
-    exchange.leave()
-
-
 def _key_header(request: WireRequest, api_key: str) -> tuple[str, str]:
     for name, value in request.headers:
         if name in KEY_HEADERS and value == "":
@@ -400,6 +395,13 @@ def _headers(request: WireRequest) -> list[tuple[str, str]]:
     if request.chunks:
         headers.append(("content-length", str(sum(map(len, request.chunks)))))
     return headers
+
+
+def _body(chunks: tuple[bytes, ...]) -> bytes | AsyncIterator[bytes | memoryview] | None:
+    """Return the body as the client takes it: whole, or slice by slice where it is long."""
+    if sum(map(len, chunks)) > SLICE_BYTES:
+        return _slices(chunks)
+    return b"".join(chunks) or None
 
 
 async def _slices(chunks: tuple[bytes, ...]) -> AsyncIterator[bytes | memoryview]:

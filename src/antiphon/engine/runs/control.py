@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from antiphon.engine.dispatch.exchange import Exchange
@@ -16,7 +17,7 @@ class Control:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._wake = asyncio.Event()
+        self._waiting: set[asyncio.Future[None]] = set()
         self._grace_s = 0.0
         self._exchange: Exchange | None = None
         self.canceled = False
@@ -25,7 +26,8 @@ class Control:
         """The run was canceled in the store: read on for `grace_s`, then hang up."""
         self.canceled = True
         self._grace_s = grace_s
-        self._wake.set()
+        for woken in self._waiting:
+            _wake(woken)
         if self._exchange is not None:
             self._exchange.cancel(grace_s)
 
@@ -44,13 +46,11 @@ class Control:
         """Wait, but not longer than until the run is canceled."""
         if seconds <= 0:
             return
-        done = asyncio.Event()
-        forget = self._clock.call_later(seconds, done.set)
-        waiting = asyncio.ensure_future(done.wait())
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        forget = self._clock.call_later(seconds, partial(done.set_result, None))
         try:
-            await self.until(waiting)
+            await self.until(done)
         finally:
-            waiting.cancel()
             forget()
 
     async def until(self, work: asyncio.Future[Any]) -> bool:
@@ -58,9 +58,21 @@ class Control:
 
         Work that is not done goes on; it is the caller's to keep or to cancel.
         """
-        canceled = asyncio.ensure_future(self._wake.wait())
+        loop = asyncio.get_running_loop()
+        woken: asyncio.Future[None] = loop.create_future()
+        wake = partial(_wake, woken)
+        work.add_done_callback(wake)
+        self._waiting.add(woken)
+        if self.canceled:
+            loop.call_soon(wake)  # what was begun just now has begun before it is let go of
         try:
-            await asyncio.wait({work, canceled}, return_when=asyncio.FIRST_COMPLETED)
+            await woken
         finally:
-            canceled.cancel()
+            self._waiting.discard(woken)
+            work.remove_done_callback(wake)
         return work.done()
+
+
+def _wake(woken: asyncio.Future[None], _: object = None) -> None:
+    if not woken.done():
+        woken.set_result(None)

@@ -397,10 +397,14 @@ class SqlStore:
         self, conversation: ConversationId, after: int, limit: int = 1000
     ) -> list[StoredEvent]:
         """Return durable events with a number above `after`."""
-        known = self._recent.events(conversation, after)
+        known = self.events_at_hand(conversation, after)
         if known is not None:
             return known[:limit]
         return await self._readers.read(lambda db: reads.events(db, conversation, after, limit))
+
+    def events_at_hand(self, conversation: ConversationId, after: int) -> list[StoredEvent] | None:
+        """Return all of them without waiting, or None where the database has to be asked."""
+        return self._recent.events(conversation, after)
 
     async def quarantine(self, conversation: ConversationId) -> list[Quarantined]:
         """Return what was put aside, oldest first."""
