@@ -233,7 +233,7 @@ LEGAL: list[tuple[str, str, list[dict[str, Any]]]] = [
     ("a result of an empty string", NEWER, [X, model(T1), user({**R1, "content": ""})]),
     ("an error that says so", NEWER, [X, model(T1), user({**R1, "is_error": True})]),
     ("thinking with its signature", NEWER, [X, model({"type": "thinking", "thinking": "", "signature": "E"}, T1), user(R1)]),
-    ("paused", NEWER, [X, model(TEXT, {**T1, "type": "server_tool_use"})]),
+    ("paused", NEWER, [X, model(TEXT, {**T1, "type": "server_tool_use", "id": "srvtoolu_1"})]),
 ]  # fmt: skip
 
 

@@ -306,5 +306,5 @@ def test_fields_that_mean_nothing_more_are_no_obstacle() -> None:
 def test_what_a_request_says_of_its_model_are_facts() -> None:
     enabled = {"type": "enabled", "budget_tokens": 1024}
     made = parsed(X, model="claude-opus-4-5", thinking=enabled)
-    assert made.facts == {"prefill": "supported", "thinking": "required"}
+    assert made.facts == {"prefill": "unsupported", "thinking": "required"}
     assert parsed(X, thinking={"type": "adaptive"}).facts == {}

@@ -204,7 +204,8 @@ def test_options_have_settings_of_ours_or_are_passed_on() -> None:
 
 def test_thinking_on_a_budget_is_a_fact_of_the_request() -> None:
     fields = {"thinking": {"type": "enabled", "budget_tokens": 1024}}
-    assert parsed(X, additionalModelRequestFields=fields).facts == {"thinking": "required"}
+    made = parsed(X, additionalModelRequestFields=fields)
+    assert made.facts == {"prefill": "unsupported", "thinking": "required"}
     assert parsed(X, additionalModelRequestFields={"top_k": 5}).facts == {}
 
 

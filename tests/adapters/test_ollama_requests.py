@@ -335,7 +335,7 @@ def test_results_without_ids_belong_to_the_first_open_call_of_their_tool() -> No
 @pytest.mark.parametrize(
     ("messages", "found"),
     [
-        ([X, asking("look"), told(tool_name="find")], ("missing_tool_result", "messages[1]")),
+        ([X, asking("look"), told(tool_name="find")], ("missing_tool_result", "messages[1].tool_calls[0]")),
         ([X, told(tool_name="look")], ("orphan_tool_result", "messages[1]")),
         ([X, asking("look"), X, told()], ("result_not_adjacent", "messages[3]")),
         ([X, asking("look", "find"), told(tool_name="find"), told(tool_name="look")], ("result_order", "messages[2]")),

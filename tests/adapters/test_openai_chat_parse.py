@@ -223,7 +223,7 @@ def test_every_call_and_part_is_found_at_its_own_place() -> None:
         ("bad_tool_name", "messages[0].tool_calls[0]"),
         ("bad_tool_name", "messages[0].tool_calls[1]"),
         ("duplicate_call_id", "messages[0].tool_calls[1]"),
-        ("missing_tool_result", "messages[0]"),
+        ("missing_tool_result", "messages[0].tool_calls[0]"),
         ("unclosed_arguments", "messages[0].tool_calls[0]"),
         ("unclosed_arguments", "messages[0].tool_calls[1]"),
     ]

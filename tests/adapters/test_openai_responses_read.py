@@ -271,6 +271,15 @@ def test_a_call_that_changes_its_name_is_an_error() -> None:
     assert answer_of(stream(added(0, begun), done(0, item))).error == "malformed_function_call"
 
 
+@pytest.mark.req("M41", "M73")
+def test_arguments_of_a_call_that_never_came_leave_nothing_to_commit() -> None:
+    piece = delta("function_call_arguments", 1, "{}")
+    found = answer_of(
+        wire([created(), *said(0, "Aye."), piece, ended("completed", message("Aye."))])
+    )
+    assert (found.error, found.committable) == ("orphan_argument_delta", False)
+
+
 def test_sealed_thoughts_are_taken_from_the_end_of_their_item() -> None:
     answer = answer_of(stream(thinking(0, "It ", "floats."), said(1, "Yes.")))
     assert answer.reasoning == "It floats."

@@ -27,7 +27,10 @@ def test_a_request_is_taken_or_refused_for_its_first_reason_at_its_place(
     case: dict[str, Any], tmp_path: Path
 ) -> None:
     file = tmp_path / "request.json"
-    file.write_text(json.dumps(case["request"]), "utf-8")
+    document = case["request"]
+    if "facts" in case:  # stated of the model that it is meant for
+        document = {"request": document, "model_profile": case["facts"]}
+    file.write_text(json.dumps(document), "utf-8")
     verdict = judge(read_document(str(file)), source=case["dialect"], profile=None)
     found = [(f.code, f.at) for f in verdict.findings if f.severity is Severity.ERROR]
     code, at = found[0] if found else (None, None)

@@ -93,7 +93,7 @@ EXAMPLES = [
     ),
     one(
         "missing_tool_result",
-        "m2",
+        "m2.0",
         user(),
         asks("a", "b", "c"),
         answer("b"),
@@ -352,7 +352,7 @@ def test_findings_come_by_place_so_that_the_first_is_the_reason() -> None:
     assert [(f.code, f.at) for f in found] == [
         ("orphan_tool_result", "m1.0"),
         ("unknown_block_kind", "m2.0"),
-        ("missing_tool_result", "m3"),
+        ("missing_tool_result", "m3.1"),
         ("duplicate_tool_result", "m5.0"),
         ("uncommitted_block", "m6"),
     ]

@@ -12,7 +12,16 @@ from typing import Final, TypeVar
 import msgspec
 
 from antiphon.adapters.parsing import Malformed, encode, type_name
-from antiphon.core.blocks import Block, Message, Origin, Role, Trust, block_id, default_trust
+from antiphon.core.blocks import (
+    Block,
+    Message,
+    Origin,
+    Role,
+    Text,
+    Trust,
+    block_id,
+    default_trust,
+)
 from antiphon.core.findings import Finding
 from antiphon.core.ids import ConversationId, MessageId
 from antiphon.errors import InvalidInput
@@ -88,6 +97,25 @@ def role_of(item: Mapping[str, object], roles: Mapping[str, Role]) -> Role:
         known = ", ".join(roles)
         raise Malformed("", f"There is no role {word!r}; known are {known}.", "role_unsupported")
     return role
+
+
+def elsewhere_asked(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return a line that goes on from what its provider keeps: there stand the calls answered here.
+
+    Results of calls that the request does not hold stand in it as something that the user says.
+    """
+    made = {call.call_id for message in messages for call in message.calls}
+    return tuple(
+        msgspec.structs.replace(
+            message,
+            role=Role.USER,
+            blocks=(Text(text=NOT_CARRIED),),
+            trust=default_trust(Role.USER, Origin.CLIENT),
+        )
+        if message.results and made.isdisjoint(r.call_id for r in message.results)
+        else message
+        for message in messages
+    )
 
 
 def options(fields: Mapping[str, object]) -> dict[str, msgspec.Raw]:

@@ -201,6 +201,11 @@ def with_facts(profile: Profile, facts: Mapping[str, object]) -> Profile:
                 f"This value does not fit: {error}.", code="bad_fact", at=f"model_profile.{fact}"
             ) from None
     changed = msgspec.structs.replace(profile, **changes)
+    if "reasoning" in changes:
+        # A model that wants its reasoning back takes it, and one that wants none refuses it.
+        said = changed.kinds[Role.ASSISTANT] - {"reasoning"}
+        told = said if changed.reasoning is Echo.NEVER else said | {"reasoning"}
+        changed = msgspec.structs.replace(changed, kinds={**changed.kinds, Role.ASSISTANT: told})
     if changed.alternation and changes.get("alternation"):
         # A template that insists on turns knows one system text at most: the first message.
         changed = msgspec.structs.replace(changed, system_first=True, starts_with_user=True)

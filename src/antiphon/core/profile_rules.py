@@ -488,7 +488,7 @@ class ProfileRules:
             "block_not_allowed",
             block_id(message.id, order),
             position,
-            f"A {message.role} message cannot carry {name} on this wire (only {may}), and nothing is dropped in silence.",
+            f"No {message.role} message carries {name} on this wire (only {may}), and nothing is dropped in silence.",
         )
 
     def _image(self, message: Message, order: int, position: int, image: Image) -> None:

@@ -122,7 +122,7 @@ class LineChecker:
         self._conversation = conversation
         self._last: MessageId | None = None
         self._pending: Message | None = None
-        self._open: dict[CallId, tuple[int, MessageId, ToolCall]] = {}
+        self._open: dict[CallId, tuple[int, MessageId, int, ToolCall]] = {}
         self._answered: dict[CallId, None] = {}
         self._early: dict[CallId, Finding] = {}
         self._unlisted: set[CallId] = set()
@@ -273,14 +273,14 @@ class LineChecker:
         return ordered(found)
 
     def _missing(self) -> Iterable[Finding]:
-        by_message: dict[MessageId, tuple[int, list[CallId]]] = {}
-        for call_id, (position, message_id, _) in self._open.items():
+        by_message: dict[MessageId, tuple[int, int, list[CallId]]] = {}
+        for call_id, (position, message_id, order, _) in self._open.items():
             if call_id not in self._unlisted:
-                by_message.setdefault(message_id, (position, []))[1].append(call_id)
-        for message_id, (position, call_ids) in by_message.items():
+                by_message.setdefault(message_id, (position, order, []))[2].append(call_id)
+        for message_id, (position, order, call_ids) in by_message.items():
             yield Finding(
                 code="missing_tool_result",
-                at=message_id,
+                at=block_id(message_id, order),
                 position=position,
                 call_ids=tuple(call_ids),
                 message=f"{_calls(call_ids)} no result. Add one for each, if only to say that it did not run.",
@@ -336,7 +336,7 @@ class LineChecker:
                 call_id,
             )
         else:
-            self._open[call_id] = (position, message.id, call)
+            self._open[call_id] = (position, message.id, order, call)
             if self._early:
                 self._before(call_id)
         if not call.closed or not _parses(call.arguments):
@@ -374,7 +374,7 @@ class LineChecker:
                 or result.arguments_digest is not None
                 or result.generation is not None
             ):
-                self._matches(block_id(message.id, order), position, entry[2], result)
+                self._matches(block_id(message.id, order), position, entry[3], result)
         elif not call_id:
             self._find(
                 "malformed_item",
@@ -446,7 +446,7 @@ class LineChecker:
                 "malformed_item",
                 at,
                 position,
-                f"A {_kind(kind)} block stands in {owner} messages, not in a {role}'s.",
+                f"A {_kind(kind)} block stands in {owner} messages, not in {role} ones.",
             )
 
     def _media(self, at: str, position: int, block: object) -> None:

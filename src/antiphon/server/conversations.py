@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from antiphon.adapters.base import Parsed
 from antiphon.adapters.openai_responses.parse import parse
-from antiphon.core.blocks import Message, Role
+from antiphon.core.blocks import Message, Role, block_id
 from antiphon.core.commands import (
     AddMessages,
     Command,
@@ -210,12 +210,13 @@ def _checked(
     checker = LineChecker()
     for message in (*line, *nodes):
         checker.feed(message)
-    end = next((n.id for n in reversed(nodes) if n.role is not Role.TOOL), None)
+    end = next((n for n in reversed(nodes) if n.role is not Role.TOOL), None)
+    open_yet = {block_id(end.id, order) for order in range(len(end.blocks))} if end else set()
     findings = [
         _here(replace(finding, at=places[finding.at]))
         for finding in checker.finish()
         if finding.at in places
-        and not (finding.code == "missing_tool_result" and finding.at == end)
+        and not (finding.code == "missing_tool_result" and finding.at in open_yet)
     ]
     if findings:
         raise SequenceRejected(findings)

@@ -17,6 +17,8 @@ OWN_FIELDS: Final = frozenset(
     {"model", "messages", "system", "tools", "tool_choice", "stream", "max_tokens", "temperature"}
 )
 FORCING: Final = frozenset({"any", "tool"})
+LEAST_BUDGET: Final = 1024
+"""Fewest tokens that thinking may be given."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -89,6 +91,8 @@ def contradictions(
     match thinking:
         case {"type": "enabled", "budget_tokens": int(budget)} if most and budget >= most:
             yield "thinking.budget_tokens", f"The budget of {budget} has to be below {most}."
+        case {"type": "enabled", "budget_tokens": int(budget)} if budget < LEAST_BUDGET:
+            yield "thinking.budget_tokens", f"A budget is at least {LEAST_BUDGET}, not {budget}."
         case {"type": "enabled"} if choice is not None and choice["type"] in FORCING:
             yield "tool_choice", "A tool cannot be forced while thinking is enabled."
         case _:

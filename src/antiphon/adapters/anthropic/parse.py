@@ -9,6 +9,7 @@ what is not named here is not carried over.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Final
@@ -19,7 +20,15 @@ from antiphon.adapters.anthropic.parts import CITATIONS
 from antiphon.adapters.anthropic.profile import ANTHROPIC, facts_of
 from antiphon.adapters.base import Parsed
 from antiphon.adapters.parsing import Malformed, encode, type_name
-from antiphon.adapters.reading import NOT_CARRIED, SYSTEM, RequestReader, option, options, role_of
+from antiphon.adapters.reading import (
+    NOT_CARRIED,
+    SYSTEM,
+    RequestReader,
+    elsewhere_asked,
+    option,
+    options,
+    role_of,
+)
 from antiphon.core.blocks import (
     Block,
     File,
@@ -48,6 +57,12 @@ POLICY_FIELDS: Final = frozenset(
 )
 HINTS: Final = frozenset({"cache_control"})
 """Fields that change what a request costs, not what it means."""
+
+MOST_MARKS: Final = 4
+"""Most blocks of a request that may be marked for the cache."""
+
+SERVERS_ID: Final = re.compile("srvtoolu_[a-zA-Z0-9_]+")
+"""Ids of calls that Anthropic carries out itself."""
 
 FIELDS: Final[Mapping[str, frozenset[str]]] = {
     "text": frozenset({"type", "text"}),
@@ -80,13 +95,19 @@ def parse(request: Mapping[str, object]) -> Parsed:
     for number, item in enumerate(items):
         reader.message(f"messages[{number}]", item)
     tools = tuple(reader.tools(request.get("tools")))
+    reader.hints(request)
     policy = _policy(request)
     if policy.max_output_tokens == 0:
         # It fills a cache at the provider and is answered by nothing, which is no turn of ours.
         reader.uncarried.append("max_tokens")
         policy = msgspec.structs.replace(policy, max_output_tokens=None)
+    match request.get("thread"):
+        case {"type": "continue"}:
+            messages = elsewhere_asked(reader.messages)
+        case _:
+            messages = tuple(reader.messages)
     return Parsed(
-        messages=tuple(reader.messages),
+        messages=messages,
         tools=tools,
         policy=policy,
         findings=tuple(reader.findings),
@@ -97,11 +118,14 @@ def parse(request: Mapping[str, object]) -> Parsed:
 
 
 def facts_of_options(options: Mapping[str, msgspec.Raw]) -> dict[str, object]:
-    """Return what the options of a request say of the model: thinking on a budget leads a loop."""
+    """Return what the options of a request say of the model.
+
+    Thinking on a budget leads a loop, and no text of the model's own is continued behind it.
+    """
     thinking = options.get("thinking")
     match msgspec.json.decode(thinking) if thinking is not None else None:
         case {"type": "enabled"}:
-            return {"thinking": "required"}
+            return {"thinking": "required", "prefill": "unsupported"}
         case _:
             return {}
 
@@ -167,18 +191,18 @@ class _Reader(RequestReader):
                 read.append((Reasoning(opaque=cited), f"{at}{place}.citations"))
         if not read:
             self.say(MessageId(at), role, [])
-        name = at
-        for is_result, run in groupby(read, key=lambda placed: type(placed[0]) is ToolResult):
-            placed = list(run)
-            spoken = Role.TOOL if is_result and role is Role.USER else role
-            self.say(MessageId(name), spoken, placed)
-            name = f"{at}+{len(self.messages)}"
+        runs = groupby(read, key=lambda placed: type(placed[0]) is ToolResult)
+        pieces = [(is_result and role is Role.USER, list(run)) for is_result, run in runs]
+        for results, placed in pieces:
+            name = MessageId(at if len(pieces) == 1 else placed[0][1])
             self.places[name] = at
+            self.say(name, Role.TOOL if results else role, placed)
 
     def _part(self, at: str, place: str, part: object, role: Role) -> Block:
         if not isinstance(part, dict):
             raise Malformed(place, f"A content block is an object, not {type_name(part)}.")
         self.uncarried += (f"{at}{place}.{name}" for name in _beyond(part, role))
+        _check_made_there(place, part)
         match part:
             case {"type": "text", "text": str(text)}:
                 return Text(text=text)
@@ -186,7 +210,9 @@ class _Reader(RequestReader):
                 return self._image(at + place, source)
             case {"type": "document", "source": dict(source)}:
                 return self._document(at + place, part, source)
-            case {"type": "search_result"}:
+            case {"type": ("search_result" | "compaction") as kind} if (
+                role is not Role.ASSISTANT and (kind == "search_result" or place == ".content[0]")
+            ):
                 self.uncarried.append(at + place)
                 return Text(text=NOT_CARRIED)
             case {"type": "tool_use", "id": str(call_id), "name": str(name), "input": dict(given)}:
@@ -276,6 +302,20 @@ class _Reader(RequestReader):
             outcome=Outcome.ERROR if failed else Outcome.SUCCESS,
         )
 
+    def hints(self, request: Mapping[str, object]) -> None:
+        """Hold the marks for the provider's cache against what it takes of them."""
+        marked = [
+            at
+            for field in ("tools", "system", "messages")
+            for at in _marked(field, request.get(field))
+        ]
+        if len(marked) > MOST_MARKS:
+            self.find(
+                "too_many_blocks",
+                marked[MOST_MARKS],
+                f"{len(marked)} blocks are marked with cache_control, the provider takes {MOST_MARKS}.",
+            )
+
     def tools(self, items: object) -> Iterator[ToolDeclaration]:
         """Yield the declarations of a request."""
         if items is None:
@@ -360,6 +400,40 @@ def _citations(part: object) -> Opaque | None:
             return _state({"type": CITATIONS, "citations": cited})
         case _:
             return None
+
+
+def _check_made_there(place: str, part: Mapping[object, object]) -> None:
+    """Refuse what could not have come from Anthropic itself, of a kind that only it makes."""
+    match part:
+        case {"type": "thinking" | "redacted_thinking", "cache_control": dict()}:
+            raise Malformed(
+                f"{place}.cache_control",
+                "Thinking cannot be marked for the cache. Mark the block behind it.",
+                "block_not_allowed",
+            )
+        case {"type": "server_tool_use", "id": call_id} if (
+            SERVERS_ID.fullmatch(str(call_id)) is None
+        ):
+            raise Malformed(
+                place,
+                f"The id of a call that Anthropic carries out has the form {SERVERS_ID.pattern}. Send the "
+                "block as it came.",
+                "bad_call_id",
+            )
+        case _:
+            pass
+
+
+def _marked(at: str, value: object) -> Iterator[str]:
+    """Yield the places below `at` that are marked for the provider's cache."""
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _marked(f"{at}[{number}]", item)
+    elif isinstance(value, dict):
+        if value.get("cache_control") is not None:
+            yield at
+        if isinstance(value.get("content"), list):
+            yield from _marked(f"{at}.content", value["content"])
 
 
 def _is_work(kind: str) -> bool:

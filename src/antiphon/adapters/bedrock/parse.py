@@ -9,6 +9,7 @@ in the body, as the AWS libraries take it.
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from typing import Final
@@ -53,6 +54,8 @@ UNCARRIED: Final = frozenset(
 )
 """Blocks that are legal there and have no place in our graph."""
 
+DOCUMENT_NAME: Final = re.compile(r"(?!.*\s\s)[a-zA-Z0-9\s()\[\]-]{1,200}", re.DOTALL)
+
 Fields = Mapping[str, object]
 
 
@@ -78,7 +81,8 @@ def parse(request: Fields) -> Parsed:
         raise InvalidInput(
             "A Converse request holds an array called messages.", code="wrong_shape", at="messages"
         )
-    reader = _Reader()
+    known = facts_of(option(request, "modelId", str) or "")
+    reader = _Reader(apart=known.get("results_apart") is True)
     reader.system(request.get("system"))
     for number, item in enumerate(items):
         reader.message(f"messages[{number}]", item)
@@ -101,7 +105,7 @@ def facts_of_options(extra: Mapping[str, msgspec.Raw]) -> dict[str, object]:
     fields = extra.get("additionalModelRequestFields")
     match msgspec.json.decode(fields) if fields is not None else None:
         case {"thinking": {"type": "enabled"}} | {"reasoning_config": {"type": "enabled"}}:
-            return {"thinking": "required"}
+            return {"thinking": "required", "prefill": "unsupported"}
         case _:
             return {}
 
@@ -109,8 +113,9 @@ def facts_of_options(extra: Mapping[str, msgspec.Raw]) -> dict[str, object]:
 class _Reader(RequestReader):
     """Reads messages of Converse."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, apart: bool) -> None:
         super().__init__()
+        self._apart = apart  # whether nothing may stand beside results
         self._spoken = False  # whether anyone but the system has said something
 
     def system(self, value: object) -> None:
@@ -149,12 +154,19 @@ class _Reader(RequestReader):
         read = list(self._parts(at, ".content", content, role))
         if not read:
             self.say(MessageId(at), role, [])
-        name = at
-        for is_result, run in groupby(read, key=lambda placed: type(placed[0]) is ToolResult):
-            spoken = Role.TOOL if is_result and role is Role.USER else role
-            self.say(MessageId(name), spoken, list(run))
-            name = f"{at}+{len(self.messages)}"
+        runs = groupby(read, key=lambda placed: type(placed[0]) is ToolResult)
+        pieces = [(is_result and role is Role.USER, list(run)) for is_result, run in runs]
+        for results, placed in pieces:
+            name = MessageId(at if len(pieces) == 1 else placed[0][1])
             self.places[name] = at
+            if self._apart and not results and any(result for result, _ in pieces):
+                self.find(
+                    "block_not_allowed",
+                    placed[0][1],
+                    "Nothing may stand beside results for this model. Put a message of the assistant's "
+                    "between them.",
+                )
+            self.say(name, Role.TOOL if results else role, placed)
 
     def _parts(
         self, at: str, inside: str, items: list[object], role: Role
@@ -243,6 +255,13 @@ class _Reader(RequestReader):
             case _:
                 self.uncarried.append(at)
                 data, form = LIES_ELSEWHERE, "pdf"
+        if DOCUMENT_NAME.fullmatch(filename) is None:
+            self.find(
+                "malformed_item",
+                f"{at}.document.name",
+                "The name of a document is letters, digits, single spaces, hyphens and brackets: no more "
+                "than 200, and no dots.",
+            )
         if more.get("context") or more.get("citations"):
             self.uncarried.append(at)
         media_type = MEDIA_TYPES.get(str(form), f"application/{form}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
@@ -136,6 +136,18 @@ def policy(request: Fields) -> Policy:
         stream=False,
         extra=kept(extra),
     )
+
+
+def calls_nothing(request: Fields) -> Iterator[Finding]:
+    """Yield what is wrong with how functions are to be called, where none is declared."""
+    config = request.get("toolConfig")
+    if isinstance(config, dict) and camel(config).get("functionCallingConfig"):
+        yield Finding(
+            code="tool_config_missing",
+            at="toolConfig",
+            position=-1,
+            message="It says how functions are called, and none is declared. Declare them, or leave it out.",
+        )
 
 
 def _choice(value: object) -> str | None:

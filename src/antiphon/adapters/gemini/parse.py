@@ -74,6 +74,8 @@ def parse(request: Mapping[str, object]) -> Parsed:
     reader.system(request.get("systemInstruction"))
     for number, item in enumerate(items):
         reader.content(f"contents[{number}]", item)
+    if not declared.tools and not declared.uncarried:
+        reader.findings += options.calls_nothing(request)
     policy = options.policy(request)
     return Parsed(
         messages=tuple(reader.messages),
@@ -123,9 +125,9 @@ class _Reader(RequestReader):
         if results:
             self.say(MessageId(at), Role.TOOL, results)
         if rest or not results:
-            name = f"{at}+1" if results else at
+            name = MessageId(rest[0][1] if results else at)
             self.places[name] = at
-            self.say(MessageId(name), role, rest)
+            self.say(name, role, rest)
 
     def _parts(self, at: str, item: object, role: Role) -> list[tuple[Block, str]]:
         if not isinstance(item, dict):

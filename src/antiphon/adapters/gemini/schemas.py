@@ -8,6 +8,7 @@ JSON Schema that it stands for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
@@ -29,6 +30,9 @@ OPENAPI: Final = frozenset(
     | {"propertyOrdering", "ref", "required", "title", "type"}
 )
 """Everything that the older form knows; the provider refuses any other name in it."""
+
+PARAMETER: Final = re.compile("[a-zA-Z_][a-zA-Z0-9_]{0,63}")
+"""How the older form lets a parameter be named."""
 
 COUNTS: Final = frozenset(
     {"minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"}
@@ -88,9 +92,12 @@ def from_openapi(schema: object, unknown: list[str], at: str = "") -> object:
         place = f"{at}.{name}"
         if name not in OPENAPI:
             unknown.append(place)
-        elif name in ("properties", "defs") and isinstance(value, Mapping):
+        elif name == "properties" and isinstance(value, Mapping):
+            unknown += (f"{place}.{key}" for key in value if PARAMETER.fullmatch(str(key)) is None)
+            read[name] = {k: from_openapi(v, unknown, f"{place}.{k}") for k, v in value.items()}
+        elif name == "defs" and isinstance(value, Mapping):
             inner = {k: from_openapi(v, unknown, f"{place}.{k}") for k, v in value.items()}
-            read["$defs" if name == "defs" else name] = inner
+            read["$defs"] = inner
         elif name == "anyOf" and isinstance(value, list):
             read[name] = [from_openapi(v, unknown, f"{place}[{n}]") for n, v in enumerate(value)]
         elif name in SINGLE:

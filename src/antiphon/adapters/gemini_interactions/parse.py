@@ -16,7 +16,7 @@ from antiphon.adapters.base import Parsed
 from antiphon.adapters.gemini_interactions.head import OWN_CONFIG, OWN_FIELDS
 from antiphon.adapters.gemini_interactions.profile import INTERACTIONS, facts_of
 from antiphon.adapters.parsing import Malformed, encode, type_name
-from antiphon.adapters.reading import SYSTEM, RequestReader, option, options
+from antiphon.adapters.reading import SYSTEM, RequestReader, elsewhere_asked, option, options
 from antiphon.core.blocks import (
     Audio,
     Block,
@@ -81,11 +81,12 @@ def parse(request: Fields) -> Parsed:
                 code="wrong_shape",
                 at="input",
             )
-    reader.uncarried += (name for name in ELSEWHERE if request.get(name) is not None)
+    kept = [name for name in ELSEWHERE if request.get(name) is not None]
+    reader.uncarried += kept
     tools = tuple(reader.tools(request.get("tools")))
     policy = _policy(request)
     return Parsed(
-        messages=tuple(reader.messages),
+        messages=elsewhere_asked(reader.messages) if kept else tuple(reader.messages),
         tools=tools,
         policy=policy,
         findings=tuple(reader.findings),

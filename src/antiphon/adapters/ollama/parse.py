@@ -79,7 +79,8 @@ class _Reader(RequestReader):
         if content is not None and not isinstance(content, str):
             raise Malformed(".content", f"Content is a string, not {type_name(content)}.")
         if role is Role.TOOL:
-            self.say(MessageId(at), role, [(self._result(item, content or ""), at)])
+            shown = tuple(image for image, _ in self._images(at, item.get("images")))
+            self.say(MessageId(at), role, [(self._result(item, content or "", shown), at)])
             return
         placed: list[tuple[Block, str]] = []
         thinking = item.get("thinking")
@@ -93,7 +94,7 @@ class _Reader(RequestReader):
             placed.append((Text(text=""), at))
         self.say(MessageId(at), role, placed)
 
-    def _images(self, at: str, items: object) -> Iterator[tuple[Block, str]]:
+    def _images(self, at: str, items: object) -> Iterator[tuple[Image, str]]:
         if items is not None and not isinstance(items, list):
             raise Malformed(".images", f"Images are an array, not {type_name(items)}.")
         for number, item in enumerate(items or ()):
@@ -129,7 +130,9 @@ class _Reader(RequestReader):
             self._open[call_id] = name
             yield ToolCall(call_id=call_id, name=name, arguments=encode(given).decode()), at + place
 
-    def _result(self, item: Mapping[object, object], content: str) -> ToolResult:
+    def _result(
+        self, item: Mapping[object, object], content: str, images: tuple[Image, ...]
+    ) -> ToolResult:
         name, stated = item.get("tool_name", item.get("name")), item.get("tool_call_id")
         tool = name if isinstance(name, str) and name else None
         if isinstance(stated, str) and stated:
@@ -139,7 +142,7 @@ class _Reader(RequestReader):
             call_id = next(fitting, CallId(tool or ""))
         self._open.pop(call_id, None)
         parts = (Text(text=content),) if content else ()
-        return ToolResult(call_id=call_id, content=parts, name=tool)
+        return ToolResult(call_id=call_id, content=(*parts, *images), name=tool)
 
 
 def _tools(items: object) -> Iterator[ToolDeclaration]:

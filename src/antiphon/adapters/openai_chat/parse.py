@@ -7,14 +7,14 @@ named here is not carried over.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from antiphon.adapters.base import Parsed
 from antiphon.adapters.parsing import DATA_URL, Malformed, encode, type_name
-from antiphon.adapters.reading import RequestReader, option, options, role_of
+from antiphon.adapters.reading import NOT_CARRIED, RequestReader, option, options, role_of
 from antiphon.core.blocks import (
     Audio,
     Block,
@@ -56,7 +56,7 @@ def parse(request: Mapping[str, object], dialect: str = "openai-chat") -> Parsed
         )
     reader = _Reader(dialect)
     for number, item in enumerate(items):
-        reader.message(f"messages[{number}]", item)
+        reader.message(f"messages[{number}]", item, last=number == len(items) - 1)
     tools = tuple(reader.tools(request.get("tools")))
     return Parsed(
         messages=tuple(reader.messages),
@@ -92,26 +92,37 @@ class _Reader(RequestReader):
         super().__init__()
         self._dialect = dialect
 
-    def message(self, at: str, item: object) -> None:
+    def message(self, at: str, item: object, *, last: bool = True) -> None:
         """Read one message at `at`."""
         if isinstance(item, dict) and item.get("role") == "function":
             # Still allowed, by its own rules: it names no call, so it answers none of ours.
             self.uncarried.append(at)
             return
-        if not self.attempt(at, lambda: self._message(at, item)):
+        if not self.attempt(at, lambda: self._message(at, item, last=last)):
             self._stand_in(at, item)
+
+    def _answer_for_mistral(
+        self, at: str, item: Mapping[str, object], said: Iterable[Block], *, last: bool
+    ) -> None:
+        """Hold an assistant's message against what only Mistral asks of one."""
+        if not last and item.get("prefix") is True:
+            sentence = "Only the last message may be a prefix, from where the model goes on."
+            self.find("role_order", f"{at}.prefix", sentence)
+        if all(isinstance(block, Text) and not block.text for block in said):
+            sentence = "An assistant's message has content or calls here. Leave this one out."
+            self.find("empty_content", at, sentence)
 
     def _stand_in(self, at: str, item: object) -> None:
         """Let a result that cannot be read answer its call: it is wrong, not missing."""
         match item:
-            case {"role": "tool", "tool_call_id": str(call_id)} if any(
+            case {"role": "tool", "tool_call_id": str(call_id)} if call_id and any(
                 call.call_id == call_id for message in self.messages for call in message.calls
             ):
                 self.message(at, {"role": "tool", "tool_call_id": call_id, "content": ""})
             case _:
                 pass
 
-    def _message(self, at: str, item: object) -> None:
+    def _message(self, at: str, item: object, *, last: bool) -> None:
         if not isinstance(item, dict):
             raise Malformed("", f"A message is an object, not {type_name(item)}.")
         if not isinstance(item.get("role"), str):
@@ -125,6 +136,8 @@ class _Reader(RequestReader):
             placed = list(self._said(at, role, item))
         if name is not None and not isinstance(name, str):
             raise Malformed(".name", f"A name is a string, not {type_name(name)}.")
+        if self._dialect == "mistral" and role is Role.ASSISTANT:
+            self._answer_for_mistral(at, item, (block for block, _ in placed), last=last)
         self.say(MessageId(at), role, placed, author=None if role is Role.TOOL else name)
 
     def _said(self, at: str, role: Role, item: Mapping[str, object]) -> Iterator[tuple[Block, str]]:
@@ -136,7 +149,7 @@ class _Reader(RequestReader):
             yield Text(text=content), at
         elif isinstance(content, list):
             for number, part in enumerate(content):
-                yield self._part(f".content[{number}]", part), f"{at}.content[{number}]"
+                yield self._part(at, f".content[{number}]", part), f"{at}.content[{number}]"
         elif content is not None:
             raise Malformed(
                 ".content", f"Content is a string or an array, not {type_name(content)}."
@@ -174,7 +187,7 @@ class _Reader(RequestReader):
         elif isinstance(thinking, str):
             yield Reasoning(text=thinking), f"{at}.{field}"
 
-    def _part(self, place: str, part: object) -> Block:
+    def _part(self, at: str, place: str, part: object) -> Block:
         if not isinstance(part, dict):
             raise Malformed(place, f"A content part is an object, not {type_name(part)}.")
         match part:
@@ -188,6 +201,9 @@ class _Reader(RequestReader):
                 return _image(url, _text(more.get("detail")))
             case {"type": "image_url", "image_url": str(url)}:
                 return _image(url, None)
+            case {"type": "document_url" | "input_audio"} if self._dialect == "mistral":
+                self.uncarried.append(at + place)
+                return Text(text=NOT_CARRIED)
             case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form)}}:
                 return Audio(data=data, format=form)
             case {"type": "file", "file": dict(file)}:
@@ -230,7 +246,7 @@ class _Reader(RequestReader):
                     ".content", "An array of content holds at least one part.", "empty_content"
                 )
             for number, part in enumerate(content):
-                block = self._part(f".content[{number}]", part)
+                block = self._part(at, f".content[{number}]", part)
                 if not isinstance(block, ResultPart):
                     raise Malformed(f".content[{number}]", "A tool result holds text parts.")
                 parts.append(block)

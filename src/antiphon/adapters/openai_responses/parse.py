@@ -113,6 +113,7 @@ class _Reader(RequestReader):
         self._group: list[tuple[Block, str]] | None = None  # of the model, not whole yet
         self._group_at = ""
         self._named = False  # whether an item only names what the provider keeps
+        self._asked: dict[str, str] = {}  # the kinds of the calls that were read
 
     def instructions(self, value: object) -> None:
         """Read the text that stands before the input."""
@@ -195,9 +196,12 @@ class _Reader(RequestReader):
             case "message":
                 self._message(at, item)
             case "function_call":
-                self._add(at, self._call(at, item))
+                call = self._call(at, item)
+                self._asked[call.call_id] = "function_call"
+                self._add(at, call)
             case "function_call_output":
                 self._flush()
+                self._answers_its_like(at, str(item.get("call_id")), "function_call_output")
                 self.say(MessageId(at), Role.TOOL, [(self._result(at, item), at)])
             case "reasoning":
                 self._add(at, _reasoning(item))
@@ -330,9 +334,11 @@ class _Reader(RequestReader):
             raise Malformed("", f"A {kind} names its call, in call_id.")
         if kind.endswith("_output"):
             self._flush()
+            self._answers_its_like(at, call_id, kind)
             result = ToolResult(call_id=CallId(call_id), content=(Text(text=NOT_CARRIED),))
             self.say(MessageId(at), Role.TOOL, [(result, at)])
         else:
+            self._asked[call_id] = kind
             arguments = encode(item).decode()
             self._add(
                 at,
@@ -340,6 +346,12 @@ class _Reader(RequestReader):
                     call_id=CallId(call_id), name=kind, arguments=arguments, opaque=_state(item)
                 ),
             )
+
+    def _answers_its_like(self, at: str, call_id: str, kind: str) -> None:
+        """Hold an output against its call: those of one kind answer calls of that kind."""
+        asked = self._asked.get(call_id)
+        if asked is not None and kind.removesuffix("_output") != asked:
+            self.find("tool_mismatch", at, f"A {kind} cannot answer {call_id}, which is a {asked}.")
 
     def _setting(self, at: str, item: Mapping[str, object], kind: str, *, last: bool) -> None:
         self.uncarried.append(at)

@@ -148,6 +148,7 @@ class _Open:
     begun: bool = True
     closed: bool = False
     pieces: dict[int, list[str]] = field(default_factory=dict)  # by block
+    waits: bool = False  # whether arguments came, and no call that they are of
     summary: int = 0  # the paragraph that its reasoning has come to
 
     def block(self, part: int = 0) -> int:
@@ -273,6 +274,11 @@ class Reader(AnswerReader):
                 self._done(index, bytes(raw), deltas)
                 if self._closed:
                     return
+            if any(item.waits and not item.begun for item in self._items.values()):
+                self._fail(
+                    deltas, "orphan_argument_delta", "Arguments came for a call that never did."
+                )
+                return
         self._count(response.usage, deltas)
         match status:
             case "completed":
@@ -384,7 +390,8 @@ class Reader(AnswerReader):
             self._arrived[number] = (block, place)
         if item.begun or channel is not None:
             deltas.append(_delta(block, channel, text, None if number is None else place))
-        # The arguments of a call whose beginning never came wait for its end.
+        else:  # the arguments of a call whose beginning never came wait for its end
+            item.waits = True
 
     # Items, as they are at their end.
 
