@@ -24,6 +24,7 @@ class Life(msgspec.Struct, kw_only=True):
 
     folder: str
     number: int
+    db: str
     kill: str | None = None
 
     def path(self, name: str) -> Path:
@@ -38,7 +39,7 @@ def live(life: Life) -> int:
             "serve",
             "--json",
             "--port=0",
-            f"--db={life.path('talk.db')}",
+            f"--db={life.db}",
             f"--config={life.path('antiphon.toml')}",
         ]
     )
@@ -50,6 +51,7 @@ def main() -> None:
         import_module(name)
     for name in (
         "antiphon.stores.sqlite",
+        "antiphon.stores.postgres",
         "antiphon.adapters.registry",
         "antiphon.engine.edge.http",
     ):
