@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from antiphon.engine.edge.clock import SystemClock
+from antiphon.engine.edge.clock import NS_IN_MS, SystemClock
 from tests.simulation.loop import VirtualLoop
 
 START_MS: Final = 1_700_000_000_000
@@ -24,4 +24,6 @@ def machine_clock(loop: VirtualLoop, skew: Skew) -> SystemClock:
     def steady_ms() -> int:
         return int(loop.time() * 1000)
 
-    return SystemClock(lambda: START_MS + steady_ms() + skew.ms, steady_ms)
+    return SystemClock(
+        lambda: (START_MS + steady_ms() + skew.ms) * NS_IN_MS, lambda: steady_ms() * NS_IN_MS
+    )

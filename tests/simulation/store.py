@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from antiphon.core.commands import Command, Fence
 from antiphon.core.dispatch import Denied
-from antiphon.core.ids import NodeId
+from antiphon.core.ids import ConversationId, NodeId
 from antiphon.core.records import StoredEvent
 from antiphon.errors import NotDurable, StoreError
 from antiphon.stores.base import Store
@@ -115,6 +115,9 @@ class SimulatedStore:
 
     async def join(self, node: NodeId, address: str | None, now_ms: int) -> Fence:
         return self.database.ask(self.database.store.join(node, address, now_ms))
+
+    def events_at_hand(self, conversation: ConversationId, after: int) -> None:
+        """Nothing is at hand: every question has its weather."""
 
     async def close(self) -> None:
         self.alive = False
