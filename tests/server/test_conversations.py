@@ -10,7 +10,7 @@ from antiphon.core.ids import RunId
 from antiphon.core.records import RunStatus
 from tests.server.stage import ROOT, served
 from tests.support.asgi import WAIT_S
-from tests.support.provider import Hold, ScriptedProvider, says
+from tests.support.provider import Hold, ScriptedProvider, asks, says
 
 
 async def test_a_conversation_is_made_found_named_and_listed(tmp_path: Path) -> None:
@@ -35,6 +35,7 @@ async def test_a_conversation_is_made_found_named_and_listed(tmp_path: Path) -> 
         listed = await server.client.get(f"{ROOT}/conversations")
         assert [one["title"] for one in listed.json["data"]] == ["Boats"]
         assert listed.json["cursor"] is None
+        assert listed.json["open"] == {}
 
 
 async def test_a_long_list_comes_in_pages(tmp_path: Path) -> None:
@@ -170,3 +171,16 @@ async def test_words_are_found_in_titles_and_texts_and_mean_only_themselves(
         tree = (await server.client.get(f"{ROOT}/conversations/{names[0]}/tree")).json
         await server.client.ask("DELETE", f"{ROOT}/messages/{tree['messages'][1]['id']}")
         assert await found("boot") == []
+
+
+async def test_the_list_says_what_is_most_urgent_where_a_run_is_open(tmp_path: Path) -> None:
+    provider = ScriptedProvider(asks(("call_1", "look", "{}")), says("A"))
+    async with served(tmp_path / "db", provider) as server:
+        waits, rests = await server.conversation(), await server.conversation()
+        await server.send(waits, "Look", tools=[{"name": "look", "parameters": {"type": "object"}}])
+        await server.idle(waits)
+        await server.send(rests, "a")
+        await server.idle(rests)
+        page = (await server.client.get(f"{ROOT}/conversations")).json
+        assert {row["id"] for row in page["data"]} == {waits, rests}
+        assert page["open"] == {waits: "waiting"}

@@ -197,6 +197,22 @@ async def test_open_runs_of_all_conversations_come_oldest_first(store: Store) ->
     assert [run.id for run in await store.open_runs()] == ["run_0", "run_1", "run_2"]
 
 
+async def test_the_statuses_of_open_runs_are_told_for_the_conversations_asked_for(
+    store: Store,
+) -> None:
+    busy, quiet, other = [await Talk.begin(store, f"conv_{name}") for name in "bqo"]
+    await busy.placed("run_b1", "m1")
+    await busy.do(busy.start("run_b2", "m2"))
+    await quiet.placed("run_q", "m1")
+    await quiet.do(end(quiet, "run_q"))
+    await other.do(other.start("run_o", "m1"))
+    asked = [busy.conversation, quiet.conversation, ConversationId("conv_none")]
+    assert await store.open_statuses(asked) == {
+        busy.conversation: {RunStatus.PENDING, RunStatus.QUEUED}
+    }
+    assert await store.open_statuses([]) == {}
+
+
 # Placement.
 
 

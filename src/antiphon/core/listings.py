@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from antiphon.core.asking import ModelTold
 from antiphon.core.blocks import Message
 from antiphon.core.ids import ConversationId
 from antiphon.core.knowledge import File, Remembered
-from antiphon.core.records import Conversation, Run, Session
+from antiphon.core.records import Conversation, Run, RunStatus, Session
+
+URGENCY: Final = (RunStatus.UNKNOWN, RunStatus.WAITING, RunStatus.PENDING, RunStatus.QUEUED)
+"""The statuses of open runs, those first that a person may have to do something about."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """Conversations, last changed first; `cursor` asks for the next page, if there is one."""
+    """Conversations, last changed first; `cursor` asks for the next page, if there is one.
+
+    `open` has those of them in which a run is open, with the most urgent status of one.
+    """
 
     data: list[Conversation]
     cursor: ConversationId | None
+    open: dict[ConversationId, RunStatus] = msgspec.field(default_factory=dict)
 
 
 class Tree(msgspec.Struct, frozen=True, kw_only=True):

@@ -226,6 +226,11 @@ class Store(Protocol):
     async def open_runs(self) -> list[Run]:
         """Return every run of every conversation that has not ended, oldest first."""
 
+    async def open_statuses(
+        self, conversations: Iterable[ConversationId]
+    ) -> dict[ConversationId, set[RunStatus]]:
+        """Return the statuses of the runs that have not ended, for those that have such runs."""
+
     async def run_input(self, conversation: ConversationId, run: RunId) -> Message | None:
         """Return the input of a run, whether it is placed or still waits in it."""
 

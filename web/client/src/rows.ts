@@ -348,6 +348,8 @@ export interface Tree {
 export interface Page {
   readonly data: readonly Conversation[];
   readonly cursor: string | null;
+  /** Of those in which a run is open, the status that most wants somebody. */
+  readonly open?: Readonly<Record<string, RunStatus>>;
 }
 
 export interface Listed<T> {

@@ -57,7 +57,8 @@ export class Branches {
 
   /** The alternatives to a message, itself included, in the order in which they came. */
   siblings(message: Message): readonly Message[] {
-    return this.children(this.#visible(message.parent)).filter((other) => other.role === message.role);
+    const children = this.children(this.#visible(message.parent));
+    return children.length === 1 ? children : children.filter((other) => other.role === message.role);
   }
 
   /** Where a line through `message` ends: always on by the newest child. */

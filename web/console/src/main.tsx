@@ -1,4 +1,5 @@
 import { createRoot } from "react-dom/client";
+import { readyAhead } from "./ahead";
 import { App } from "./app";
 import { applyPrefs } from "./prefs";
 import "./styles/tokens.css";
@@ -11,3 +12,4 @@ import "./styles/sheet.css";
 
 applyPrefs();
 createRoot(document.getElementById("root")!).render(<App />);
+readyAhead();

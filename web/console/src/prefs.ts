@@ -75,6 +75,7 @@ export function choose(change: Partial<Prefs>): void {
   for (const listener of listeners) listener();
 }
 
+/** Return what holds now; for what is not drawn. */
 export function currentPrefs(): Prefs {
   return prefs;
 }

@@ -212,6 +212,49 @@ async function unsure(page: Page, question: string): Promise<string> {
   return conversationOf(page);
 }
 
+test("the list says of each conversation whether it is being answered, waits for a person, or nobody knows", async () => {
+  await opened("/", async (page) => {
+    const list = page.getByRole("navigation");
+    await unsure(page, "Name a coast");
+    await list.getByRole("link", { name: "Name a coast" }).getByRole("img", { name: "outcome unknown" }).waitFor();
+    await list.getByRole("link", { name: "New conversation" }).click();
+    model.will((saying) => saying.call("listed", "time_get_current_time", { timezone: "UTC" }));
+    await says(page, "What time is it there?");
+    await list.getByRole("link", { name: "What time is it there?" }).getByRole("img", { name: "waits for you" }).waitFor();
+    await list.getByRole("link", { name: "New conversation" }).click();
+    model.will((saying) => saying.say("slowly"));
+    await says(page, "Name a bay");
+    await list.getByRole("link", { name: "Name a bay" }).getByRole("img", { name: "being answered" }).waitFor();
+    await page.getByRole("button", { name: "Stop", exact: true }).click();
+    await until(() => list.getByRole("link", { name: "Name a bay" }).getByRole("img").count(), (count) => count === 0);
+    assert.equal(await list.getByRole("img", { name: "outcome unknown" }).count(), 1);
+    await list.getByRole("link", { name: "Name a coast" }).click();
+    await page.getByRole("group", { name: "Nobody knows whether the provider answered." }).getByRole("button", { name: "Stop waiting" }).click();
+    await list.getByRole("img", { name: "outcome unknown" }).waitFor({ state: "detached" });
+  });
+});
+
+test("an edited message asks the model that was asked before, unless another one is chosen", async () => {
+  await opened("/", async (page) => {
+    await page.getByLabel("Model", { exact: true }).selectOption("other");
+    await begun(page, "Name a hill", "Brocken");
+    await page.locator(".call").getByRole("button", { name: "Edit", exact: true }).click();
+    const editor = page.locator("form[data-editing]");
+    assert.equal(await editor.getByLabel("Model", { exact: true }).inputValue(), "other");
+    await editor.getByRole("textbox").fill("Name a higher hill");
+    await editor.getByRole("textbox").press("Enter");
+    await showing(page, "Name a higher hill", "Answer to Name a higher hill.");
+    const asked = () => (JSON.parse(model.requests.at(-1) ?? "") as { model: string }).model;
+    assert.equal(asked(), "played-2");
+    await page.locator(".call").getByRole("button", { name: "Edit", exact: true }).click();
+    await editor.getByLabel("Model", { exact: true }).selectOption({ label: "played" });
+    await editor.getByRole("textbox").fill("Name the highest");
+    await editor.getByRole("textbox").press("Enter");
+    await showing(page, "Name the highest", "Answer to Name the highest.");
+    assert.equal(asked(), "played-1");
+  });
+});
+
 test("nobody knows whether a request was carried out: operations say so, and a person who knows that it ended says how", async () => {
   await opened("/", async (page) => {
     const conversation = await unsure(page, "Name a capital");

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from antiphon.core.ids import ConversationId, MessageId
-from antiphon.core.listings import Messages, Page, Runs, Sessions, Tree
+from antiphon.core.listings import URGENCY, Messages, Page, Runs, Sessions, Tree
 from antiphon.core.records import Conversation, Session
 from antiphon.core.tree import siblings
 from antiphon.engine.looking import line, tree
@@ -115,7 +115,14 @@ async def _list(request: Request) -> Response:
     rows = await view.conversations(limit=query.limit + 1, before=query.cursor, words=query.q)
     world = engine_of(request).world
     page = [await paused(world, row) for row in rows[: query.limit]]
-    return answer(Page(data=page, cursor=page[-1].id if len(rows) > len(page) else None))
+    statuses = await world.store.open_statuses(row.id for row in page)
+    return answer(
+        Page(
+            data=page,
+            cursor=page[-1].id if len(rows) > len(page) else None,
+            open={name: min(found, key=URGENCY.index) for name, found in statuses.items()},
+        )
+    )
 
 
 async def _get(request: Request) -> Response:

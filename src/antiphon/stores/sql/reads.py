@@ -352,6 +352,23 @@ def open_runs(db: Statements) -> list[Run]:
     return [_run(row) for row in rows]
 
 
+def open_statuses(
+    db: Statements, conversations: list[ConversationId]
+) -> dict[ConversationId, set[RunStatus]]:
+    """Return the statuses of the open runs of these conversations, for those that have any."""
+    found: dict[ConversationId, set[RunStatus]] = {}
+    if conversations:
+        rows = db.all(
+            f"""SELECT c.id, r.status FROM conversation AS c JOIN run AS r
+            ON r.place BETWEEN c.number << 32 AND (c.number << 32) + 4294967295
+            WHERE {_any("c.id", conversations)} AND r.ended_ms IS NULL""",
+            tuple(conversations),
+        )
+        for conversation, status in rows:
+            found.setdefault(conversation, set()).add(RunStatus(status))
+    return found
+
+
 def run_input(db: Statements, conversation: ConversationId, run: RunId) -> Message | None:
     """Return a run's input, placed or waiting."""
     row = db.one(

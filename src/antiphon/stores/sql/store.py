@@ -327,6 +327,12 @@ class SqlStore:
         """Return every run of every conversation that has not ended, oldest first."""
         return await self._readers.read(reads.open_runs)
 
+    async def open_statuses(
+        self, conversations: Iterable[ConversationId]
+    ) -> dict[ConversationId, set[RunStatus]]:
+        """Return the statuses of the runs that have not ended, for those that have such runs."""
+        return await self._readers.read(lambda db: reads.open_statuses(db, list(conversations)))
+
     async def run_input(self, conversation: ConversationId, run: RunId) -> Message | None:
         """Return the input of a run, whether it is placed or still waits in it."""
         known = self._recent.input(conversation, run)

@@ -10,7 +10,7 @@ import { useSessions } from "../store/sessions";
 import { Composer, type ComposerHandle } from "../thread/composer";
 import { DoingContext, doingOf } from "../thread/doing";
 import { type Held, HeldContext } from "../thread/held";
-import { leafSeen, openRows, type Row, settledRows, stretchesOf, workingRun } from "../thread/rows";
+import { leafSeen, newestRun, openRows, type Row, settledRows, stretchesOf, workingRun } from "../thread/rows";
 import { Thread, type ThreadHandle } from "../thread/thread";
 import { usePrefs } from "../prefs";
 import { useShortcuts } from "../shortcuts";
@@ -98,7 +98,7 @@ export function ConversationPage({ id }: { readonly id: string }) {
   );
 
   // The list tells which conversations are at work.
-  useEffect(conversationsChanged, [working?.id]);
+  useEffect(conversationsChanged, [working?.id, working?.status]);
 
   const stop = () => {
     if (working === undefined) return;
@@ -166,7 +166,7 @@ export function ConversationPage({ id }: { readonly id: string }) {
                 key={id}
                 ref={composer}
                 draftName={id}
-                lastModel={lastOf(runs)?.options.model}
+                lastModel={newestRun(runs)?.options.model}
                 autoFocus
                 busy={working !== undefined}
                 stopping={working !== undefined && stopping === working.id}
@@ -193,12 +193,6 @@ export function ConversationPage({ id }: { readonly id: string }) {
       </HeldContext>
     </DoingContext>
   );
-}
-
-function lastOf<T>(values: ReadonlyMap<string, T>): T | undefined {
-  let last: T | undefined;
-  for (const value of values.values()) last = value;
-  return last;
 }
 
 /** Return the message of `role` that row `at` holds, or the nearest one above it. */

@@ -42,7 +42,7 @@ export function Palette({ onHelp, onClose }: { readonly onHelp: () => void; read
   const wanted = sought.trim().toLowerCase();
   const entries: readonly Entry[] = [
     ...pages.filter((entry) => wanted === "" || entry.name.toLowerCase().includes(wanted)),
-    ...(listing.rows ?? []).slice(0, MOST).map((row) => ({
+    ...(listing.rows ?? []).slice(0, MOST).map(({ row }) => ({
       key: row.id,
       icon: "right" as const,
       name: row.title ?? words.untitledAt(times.full(row.created_ms)),

@@ -1,6 +1,6 @@
 /** The list of conversations, and the way to everything else. */
 
-import type { Conversation } from "@antiphon/client";
+import type { Conversation, RunStatus } from "@antiphon/client";
 import { createContext, useContext, useEffect, useRef, useState } from "react";
 import { go, pathOf, type Place } from "../address";
 import { choose, type Language, type Theme, usePrefs } from "../prefs";
@@ -9,7 +9,7 @@ import { useShortcuts } from "../shortcuts";
 import { useListing } from "../store/list";
 import { useNow } from "../thread/open";
 import { Icon } from "../ui/icons";
-import { useTimes, useWords } from "../words";
+import { useTimes, useWords, type Words } from "../words";
 import { reasonOf } from "../words/reasons";
 
 interface Drawer {
@@ -134,8 +134,8 @@ function Conversations({ sought, here }: { readonly sought: string; readonly her
         <p className="empty">{sought === "" ? words.noConversations : words.noMatches(sought)}</p>
       )}
       <ul>
-        {listing.rows.map((row) => (
-          <Entry key={row.id} row={row} here={row.id === here} now={now} />
+        {listing.rows.map(({ row, open }) => (
+          <Entry key={row.id} row={row} open={open} here={row.id === here} now={now} />
         ))}
       </ul>
       {listing.more !== null && (
@@ -147,17 +147,31 @@ function Conversations({ sought, here }: { readonly sought: string; readonly her
   );
 }
 
-function Entry({ row, here, now }: { readonly row: Conversation; readonly here: boolean; readonly now: number }) {
+/** What is to be said of a conversation in which a run is open. */
+const OPEN = {
+  queued: "openQueued",
+  pending: "openPending",
+  waiting: "openWaiting",
+  unknown: "openUnknown",
+} as const satisfies Partial<Record<RunStatus, keyof Words>>;
+
+function Entry(props: {
+  readonly row: Conversation;
+  readonly open: RunStatus | null;
+  readonly here: boolean;
+  readonly now: number;
+}) {
   const words = useWords();
   const times = useTimes();
-  const works = row.slot !== null || row.active_operation !== null;
+  const { row, here, now } = props;
+  const open = props.open !== null && props.open in OPEN ? (props.open as keyof typeof OPEN) : null;
   return (
     <li>
       <Link place={{ page: "conversation", id: row.id }} className="entry" current={here}>
         <span className="entry-title">{row.title ?? words.untitledAt(times.full(row.created_ms))}</span>
-        {works && (
-          <span className="working" role="img" aria-label={words.statePending}>
-            <i />
+        {open !== null && (
+          <span className="standing" data-open={open} role="img" aria-label={words[OPEN[open]]} title={words[OPEN[open]]}>
+            {open === "unknown" ? <Icon name="unsure" /> : <i />}
           </span>
         )}
         <span className="entry-time">{times.ago(row.updated_ms, now)}</span>

@@ -1,11 +1,17 @@
 /** The list of conversations: pages of it, searched or not, read again when something has changed. */
 
-import type { AntiphonError, Conversation } from "@antiphon/client";
+import type { AntiphonError, Conversation, RunStatus } from "@antiphon/client";
 import { useCallback, useEffect, useRef, useState } from "react";
 import { noteError, server } from "../server";
 
+/** A conversation of the list, and the status of the open run in it that most wants somebody. */
+export interface Listed {
+  readonly row: Conversation;
+  readonly open: RunStatus | null;
+}
+
 export interface Listing {
-  readonly rows: readonly Conversation[] | null;
+  readonly rows: readonly Listed[] | null;
   readonly error: AntiphonError | null;
   readonly more: (() => void) | null;
   readonly refresh: () => void;
@@ -22,7 +28,7 @@ const SETTLE_MS = 180;
 const LOOK_MS = 20_000;
 
 export function useListing(words: string): Listing {
-  const [rows, setRows] = useState<readonly Conversation[] | null>(null);
+  const [rows, setRows] = useState<readonly Listed[] | null>(null);
   const [cursor, setCursor] = useState<string | null>(null);
   const [error, setError] = useState<AntiphonError | null>(null);
   const turn = useRef(0);
@@ -39,8 +45,9 @@ export function useListing(words: string): Listing {
           ...(after === null ? {} : { cursor: after }),
         });
         if (mine !== turn.current) return;
+        const read = page.data.map((row): Listed => ({ row, open: page.open?.[row.id] ?? null }));
         setRows((before) => {
-          const next = after === null ? page.data : [...(before ?? []), ...page.data];
+          const next = after === null ? read : [...(before ?? []), ...read];
           held.current = next.length;
           return next;
         });

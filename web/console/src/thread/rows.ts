@@ -71,6 +71,8 @@ export interface SessionRow {
   readonly active: boolean;
 }
 
+const NONE: readonly never[] = [];
+
 export type Row = SessionRow | MessageRow | LiveRow | OutcomeRow | WithdrawnRow | QueuedRow;
 
 /** Return the run that has been placed and has not ended, if there is one; the newest of several. */
@@ -80,6 +82,11 @@ export function workingRun(runs: ReadonlyMap<string, Run>): Run | undefined {
     if (isOpen(run.status) && run.status !== "queued" && run.leaf !== null) found = run;
   }
   return found;
+}
+
+/** Return the run that began last. */
+export function newestRun(runs: ReadonlyMap<string, Run>): Run | undefined {
+  return [...runs.values()].at(-1);
 }
 
 /** Return where the line that is to be seen ends: with the run that works, else with the head. */
@@ -142,7 +149,7 @@ function messagesOf(rows: readonly Row[]): readonly Message[] {
 
 /** What was taken back of a run stands before the answer that came after it. */
 function takenBackBefore(withdrawn: readonly Withdrawal[], { role, run, created_ms = 0 }: Message): readonly Row[] {
-  if (role !== "assistant" || withdrawn.length === 0) return [];
+  if (role !== "assistant" || withdrawn.length === 0) return NONE;
   return withdrawn.filter((one) => one.run === run && one.at_ms <= created_ms).map(withdrawnRow);
 }
 
@@ -161,13 +168,15 @@ function messageRow(branches: Branches, line: readonly Message[], at: number): M
     key: message.id,
     message,
     // Each session has a tree of its own: where another one begins is no version of this beginning.
-    beside: branches
-      .siblings(message)
-      .filter((other) => other.session === message.session)
-      .map((other) => other.id),
+    beside: besideOf(branches.siblings(message), message),
     results: resultsAfter(line, at),
     last: isLastOfRun(line, at),
   };
+}
+
+function besideOf(siblings: readonly Message[], message: Message): readonly string[] {
+  if (siblings.length === 1) return [message.id]; // as nearly all are
+  return siblings.filter((other) => other.session === message.session).map((other) => other.id);
 }
 
 /** By the message under which it ended, the newest run, where that one failed. */
@@ -183,10 +192,8 @@ function newestFailures(runs: ReadonlyMap<string, Run>): ReadonlyMap<string, Run
 
 /** Answers that were stopped under a message, and that the line does not go through. */
 function stoppedBelow(branches: Branches, message: Message): readonly Row[] {
-  return branches
-    .children(message.id)
-    .filter((child) => child.role === "assistant" && child.status === "canceled")
-    .map((child) => messageRow(branches, [child], 0));
+  const stopped = branches.children(message.id).filter((child) => child.role === "assistant" && child.status === "canceled");
+  return stopped.length === 0 ? NONE : stopped.map((child) => messageRow(branches, [child], 0));
 }
 
 /** The newest message that failed right below the line's end: its author must not lose sight of it. */
@@ -217,7 +224,7 @@ export function openRows(view: Pick<View, "runs" | "previews" | "details">, seen
 }
 
 function resultsAfter(line: readonly Message[], at: number): readonly ToolResultBlock[] {
-  if (!line[at]!.blocks.some((block) => block.kind === "tool_call")) return [];
+  if (!line[at]!.blocks.some((block) => block.kind === "tool_call")) return NONE;
   const results: ToolResultBlock[] = [];
   for (let next = at + 1; line[next]?.role === "tool"; next++) {
     for (const block of line[next]!.blocks) if (block.kind === "tool_result") results.push(block);

@@ -37,6 +37,9 @@ interface ThreadProps {
 /** Within this many pixels of the end one is at the end. */
 const NEAR = 48;
 
+/** How high a row usually is, until it has been drawn: with a lower guess, four times as many would be drawn at first. */
+const USUAL = 150;
+
 const SCROLLS: ReadonlySet<string> = new Set(["ArrowUp", "ArrowDown", "PageUp", "PageDown", "Home", "End", " "]);
 
 /** Return whether rows came above those that were there: then whoever reads these is not moved. */
@@ -121,7 +124,8 @@ export function Thread({ rows, editing, onAgain, onDiscard, ref }: ThreadProps) 
         aria-label={words.thread}
         data={rows}
         shift={older}
-        bufferSize={300}
+        bufferSize={200}
+        itemSize={USUAL}
         className="thread-list"
         onScroll={(offset) => {
           const handle = list.current;

@@ -11,7 +11,7 @@ import { Blocks } from "./blocks";
 import { Composer } from "./composer";
 import { draftOf, useDoing } from "./doing";
 import { useHeld } from "./held";
-import { countBelow, type MessageRow, textOf } from "./rows";
+import { countBelow, type MessageRow, newestRun, textOf } from "./rows";
 
 export type Ink = "saved" | "preview" | "stopped" | "failed" | "waiting";
 
@@ -42,6 +42,7 @@ export const MessageTurn = memo(function MessageTurn({ row, edits }: { readonly 
   const { message } = row;
   const [editing, setEditing] = useState(false);
   const doing = useDoing();
+  const { runs } = useHeld();
   if (message.role === "system" || message.role === "developer") return <Instruction message={message} />;
   const call = message.role === "user";
   if (call && (editing || edits)) {
@@ -49,6 +50,7 @@ export const MessageTurn = memo(function MessageTurn({ row, edits }: { readonly 
       <Turn of="call" who={words.you} ink="saved">
         <Composer
           editing={draftOf(message)}
+          lastModel={(runs.get(message.run ?? "") ?? newestRun(runs))?.options.model}
           onSend={(draft, ask) => {
             doing.edit(message, draft, ask);
             setEditing(false);

@@ -74,6 +74,9 @@ export const dictionary = {
   copyCode: ["Copy code", "复制代码"],
   more: ["More", "更多"],
   justNow: ["now", "刚刚"],
+  minutesAgo: [(n: number) => `${n} min ago`, (n: number) => `${n} 分钟前`],
+  hoursAgo: [(n: number) => `${n} h ago`, (n: number) => `${n} 小时前`],
+  daysAgo: [(n: number) => (n === 1 ? "yesterday" : `${n} days ago`), (n: number) => (n === 1 ? "昨天" : `${n} 天前`)],
   loading: ["Loading…", "加载中…"],
   forget: ["Forget the key", "忘记密钥"],
 
@@ -332,6 +335,10 @@ export const dictionary = {
   paletteField: ["A conversation, a page, an action", "对话、页面或操作"],
 
   // States
+  openQueued: ["waits its turn", "排队中"],
+  openPending: ["being answered", "正在回答"],
+  openWaiting: ["waits for you", "等待你处理"],
+  openUnknown: ["outcome unknown", "结果未知"],
   stateQueued: ["queued", "排队"],
   statePending: ["answering", "回答中"],
   stateWaiting: ["waiting", "等待"],

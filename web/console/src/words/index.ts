@@ -44,12 +44,10 @@ export interface Times {
 
 const written = new Map<Language, Times>();
 
-/** Return how times and numbers are written: made once, since browsers take long to make a format. */
+/** Return how times and numbers are written. */
 export function useTimes(): Times {
   const { language } = usePrefs();
-  let times = written.get(language);
-  if (times === undefined) written.set(language, (times = timesOf(language)));
-  return times;
+  return timesOf(language);
 }
 
 const MINUTE = 60_000;
@@ -57,27 +55,41 @@ const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
 export function timesOf(language: Language): Times {
+  let times = written.get(language);
+  if (times === undefined) written.set(language, (times = made(language)));
+  return times;
+}
+
+/** Make something when it is first wanted, and once: browsers take long to make a format. */
+function once<T>(make: () => T): () => T {
+  let held: { readonly value: T } | undefined;
+  return () => (held ??= { value: make() }).value;
+}
+
+// The same in both languages, and for every message on the screen: written by hand, which costs next to nothing.
+const two = (value: number) => String(value).padStart(2, "0");
+const clockOf = (at: Date) => `${two(at.getHours())}:${two(at.getMinutes())}`;
+const dateOf = (at: Date) => `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+
+function made(language: Language): Times {
   const locale = language === "zh" ? "zh-CN" : "en";
-  const full = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
-  const clock = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit" });
-  const day = new Intl.DateTimeFormat(locale, { month: "short", day: "numeric" });
-  const number = new Intl.NumberFormat(locale);
-  const percent = new Intl.NumberFormat(locale, { style: "percent", maximumFractionDigits: 1 });
+  const number = once(() => new Intl.NumberFormat(locale));
+  const percent = once(() => new Intl.NumberFormat(locale, { style: "percent", maximumFractionDigits: 1 }));
   const [h, min, sec, milli] = language === "zh" ? ["小时", "分", "秒", "毫秒"] : ["h", "min", "s", "ms"];
-  const relative = new Intl.RelativeTimeFormat(locale, { numeric: "auto", style: "narrow" });
   return {
     ago(ms, nowMs) {
       const past = nowMs - ms;
-      if (past < MINUTE) return wordsOf(language).justNow;
-      if (past < HOUR) return relative.format(-Math.floor(past / MINUTE), "minute");
-      if (past < DAY) return relative.format(-Math.floor(past / HOUR), "hour");
-      if (past < 7 * DAY) return relative.format(-Math.floor(past / DAY), "day");
-      return day.format(ms);
+      const words = wordsOf(language);
+      if (past < MINUTE) return words.justNow;
+      if (past < HOUR) return words.minutesAgo(Math.floor(past / MINUTE));
+      if (past < DAY) return words.hoursAgo(Math.floor(past / HOUR));
+      if (past < 7 * DAY) return words.daysAgo(Math.floor(past / DAY));
+      return dateOf(new Date(ms));
     },
-    full: (ms) => full.format(ms),
-    clock: (ms) => clock.format(ms),
-    number: (value) => number.format(value),
-    share: (part) => (part > 0 && part < 0.001 ? `< ${percent.format(0.001)}` : percent.format(part)),
+    full: (ms) => `${dateOf(new Date(ms))} ${clockOf(new Date(ms))}`,
+    clock: (ms) => clockOf(new Date(ms)),
+    number: (value) => number().format(value),
+    share: (part) => (part > 0 && part < 0.001 ? `< ${percent().format(0.001)}` : percent().format(part)),
     money({ micros, currency }) {
       const amount = micros / 1_000_000;
       const digits = amount >= 10 ? 2 : amount >= 0.01 ? 4 : 6;
