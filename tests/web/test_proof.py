@@ -36,7 +36,7 @@ PROVES = {
 
 SCENARIOS = [
     found[1]
-    for name in ("protocol", "pages", "console", "network", "people", "size", "pictures")
+    for name in ("protocol", "pages", "console", "network", "people", "size", "fallback", "pictures")
     for found in re.finditer(r'^test\("([^"]+)"', (WEB / f"proof/test/{name}.test.ts").read_text("utf-8"), re.MULTILINE)
 ]  # fmt: skip
 

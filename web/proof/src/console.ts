@@ -1,6 +1,8 @@
 /** The console, as a person handles it and sees it. */
 
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
 import type { Page } from "playwright-core";
 import { antiphon, model, proxy, until } from "./stage.ts";
 
@@ -80,4 +82,30 @@ export async function begun(page: Page, question: string, answer: string): Promi
   model.will((saying) => (saying.say(answer), saying.end()));
   await says(page, question);
   await showing(page, question, answer);
+}
+
+const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+interface Violation {
+  readonly id: string;
+  readonly nodes: readonly { readonly html: string; readonly failureSummary?: string }[];
+}
+
+/** Look for what keeps people out, everything that axe knows of. */
+export async function accessible(page: Page, where: string): Promise<void> {
+  // A page may run nothing but its own scripts, so this one comes by the debugger.
+  const session = await page.context().newCDPSession(page);
+  await session.send("Runtime.evaluate", { expression: AXE });
+  const looked = "axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => JSON.stringify(violations))";
+  const { result } = await session.send("Runtime.evaluate", { expression: looked, awaitPromise: true, returnByValue: true });
+  await session.detach();
+  const violations = JSON.parse(String(result.value)) as Violation[];
+  const told = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.html} (${node.failureSummary ?? ""})`).join("; ")}`);
+  assert.deepEqual(told, [], where);
+}
+
+/** Nothing is wider than the window. */
+export async function untilted(page: Page): Promise<void> {
+  const [wide, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+  assert.ok((wide ?? Infinity) <= (window ?? 0), `${wide} pixels in a window of ${window}`);
 }

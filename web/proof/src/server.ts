@@ -2,19 +2,27 @@
 
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
-export const PYTHON = process.env["ANTIPHON_PYTHON"] ?? join(import.meta.dirname, "../../../../.venv/bin/python");
+const ROOT = join(import.meta.dirname, "../../../..");
+export const PYTHON = process.env["ANTIPHON_PYTHON"] ?? join(ROOT, ".venv/bin/python");
 
 export class Antiphon {
   url = "";
   readonly folder = mkdtempSync(join(tmpdir(), "antiphon-proof-"));
+  readonly #environment = { ...process.env };
   #process: ChildProcess | undefined;
 
-  constructor(model: string) {
+  /** With `bare`, from a package in which no console was built. */
+  constructor(model: string, { bare = false }: { bare?: boolean } = {}) {
+    if (bare) {
+      const copy = join(this.folder, "src");
+      cpSync(join(ROOT, "src"), copy, { recursive: true, filter: (path) => !/console\/dist|__pycache__/.test(path) });
+      this.#environment["PYTHONPATH"] = copy;
+    }
     const config = `
       default_model = "played"
       [models.played]
@@ -47,7 +55,7 @@ export class Antiphon {
 
   async start(): Promise<void> {
     const options = ["--json", "--port", "0", "--db", `sqlite:///${join(this.folder, "a.db")}`, "--config", join(this.folder, "antiphon.toml")];
-    const started = spawn(PYTHON, ["-m", "antiphon", "serve", ...options], { stdio: ["ignore", "pipe", "pipe"], cwd: this.folder });
+    const started = spawn(PYTHON, ["-m", "antiphon", "serve", ...options], { stdio: ["ignore", "pipe", "pipe"], cwd: this.folder, env: this.#environment });
     this.#process = started;
     let said = "";
     started.stderr?.on("data", (data: Buffer) => (said += data.toString()));

@@ -6,5 +6,5 @@ import { raise, strike } from "../src/stage.ts";
 before(raise);
 after(strike);
 
-const only = process.env["PROOF"]?.split(",") ?? ["protocol", "pages", "console", "network", "people", "size", "pictures"];
+const only = process.env["PROOF"]?.split(",") ?? ["protocol", "pages", "console", "network", "people", "size", "fallback", "pictures"];
 for (const name of only) await import(`./${name}.test.js`);

@@ -1,32 +1,10 @@
 /** For everybody: with a keyboard alone, with a screen reader, on a phone, in both languages, by day and by night. */
 
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { createRequire } from "node:module";
 import { test } from "node:test";
 import type { Page } from "playwright-core";
-import { begun, conversationOf, says, screen, settled, showing } from "../src/console.ts";
+import { accessible, begun, conversationOf, says, screen, settled, showing } from "../src/console.ts";
 import { antiphon, model, opened, until } from "../src/stage.ts";
-
-const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-
-interface Violation {
-  readonly id: string;
-  readonly nodes: readonly { readonly html: string; readonly failureSummary?: string }[];
-}
-
-/** Look for what keeps people out, everything that axe knows of. */
-async function accessible(page: Page, where: string): Promise<void> {
-  // A page may run nothing but its own scripts, so this one comes by the debugger.
-  const session = await page.context().newCDPSession(page);
-  await session.send("Runtime.evaluate", { expression: AXE });
-  const looked = "axe.run(document, { resultTypes: ['violations'] }).then(({ violations }) => JSON.stringify(violations))";
-  const { result } = await session.send("Runtime.evaluate", { expression: looked, awaitPromise: true, returnByValue: true });
-  await session.detach();
-  const violations = JSON.parse(String(result.value)) as Violation[];
-  const told = violations.map(({ id, nodes }) => `${id}: ${nodes.map((node) => `${node.html} (${node.failureSummary ?? ""})`).join("; ")}`);
-  assert.deepEqual(told, [], where);
-}
 
 /** A conversation in which there is something of everything. */
 async function everything(page: Page): Promise<void> {

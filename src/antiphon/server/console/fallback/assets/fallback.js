@@ -1,12 +1,37 @@
 // The console where none was built: list, talk, stop. What is saved is read from the server, and what is only
 // shown is kept apart from it and says so.
 
+const WORDS = {
+  notBuilt: [
+    "The full console was not built here: run make web. This page lists, talks, and stops.",
+    "这里没有构建完整的控制台：请运行 make web。本页可以查看对话、发送消息、停止回答。",
+  ],
+  conversations: ["Conversations", "对话列表"],
+  begin: ["New conversation", "新对话"],
+  message: ["Your message", "你的消息"],
+  send: ["Send", "发送"],
+  stop: ["Stop", "停止"],
+  notSaved: ["not saved yet", "尚未保存"],
+  reconnecting: ["Reconnecting", "正在重新连接"],
+  notSent: ["Not sent", "未发送"],
+  key: ["This server needs a key:", "此服务器需要密钥："],
+};
+const chinese = navigator.language.startsWith("zh");
+const say = (name) => WORDS[name][chinese ? 1 : 0];
+if (chinese) document.documentElement.lang = "zh-CN";
+for (const element of document.querySelectorAll("[data-say]")) element.textContent = say(element.dataset.say);
+for (const element of document.querySelectorAll("[data-name]")) element.setAttribute("aria-label", say(element.dataset.name));
+
 const ROOT = "/antiphon/v1";
 const page = (id) => document.getElementById(id);
 const [list, line, preview, state, form, text, stop] = ["list", "line", "preview", "state", "form", "text", "stop"].map(page);
 
 let conversation = /^\/c\/([^/]+)$/.exec(location.pathname)?.[1] ?? null;
 let run = null;
+/** Where the line ends while a run is at work; the head follows only once something is saved. */
+let leaf = null;
+/** What is being sent has an id from its first try on: tried again, it is the same message. */
+let id = null;
 
 async function ask(method, path, body) {
   const init = { method, headers: {} };
@@ -18,7 +43,7 @@ async function ask(method, path, body) {
   }
   const answer = await fetch(ROOT + path, init);
   if (answer.status === 401) {
-    const given = prompt("This server needs a key:");
+    const given = prompt(say("key"));
     if (given) {
       localStorage.setItem("antiphon.key", given);
       return ask(method, path, body);
@@ -48,7 +73,7 @@ async function showList() {
 }
 
 async function showLine() {
-  const { data } = await ask("GET", `/conversations/${conversation}/line`);
+  const { data } = await ask("GET", `/conversations/${conversation}/line${leaf === null ? "" : `?leaf=${leaf}`}`);
   line.replaceChildren(
     ...data.map((message) => {
       const entry = item("li", message.blocks.map((block) => block.text ?? `[${block.kind}]`).join(""));
@@ -65,21 +90,28 @@ async function follow(after) {
     try {
       ({ frames } = await ask("GET", `/conversations/${conversation}/events/poll?after=${after}`));
     } catch (error) {
-      state.textContent = `Reconnecting (${error.message})`;
+      state.textContent = `${say("reconnecting")} (${error.message})`;
       await new Promise((done) => setTimeout(done, 2000));
       continue;
     }
-    const shown = frames.findLast((frame) => frame.type === "preview.snapshot");
+    let shown;
     const events = frames.filter((frame) => frame.type === "durable");
-    for (const { seq, event } of events) {
-      after = seq;
+    for (const frame of frames) {
+      if (frame.type === "preview.snapshot") shown = frame;
+      if (frame.type !== "durable") continue;
+      const { event } = frame;
+      after = frame.seq;
+      if (["message.committed", "preview.withdrawn"].includes(event.type)) shown = undefined; // it was of before
+      if (["message.placed", "message.committed", "results.placed"].includes(event.type)) leaf = event.message;
       if (event.type !== "run.changed") continue;
       const open = ["pending", "waiting", "unknown"].includes(event.status);
       run = open ? event.run : event.run === run ? null : run;
+      if (run === null) leaf = null;
       state.textContent = event.status === "success" ? "" : [event.status, event.code].filter(Boolean).join(": ");
     }
     if (events.length > 0) await showLine();
     preview.hidden = shown === undefined || run === null;
+    preview.dataset.notSaved = say("notSaved");
     preview.textContent = shown?.blocks.map((block) => block.text).join("\n") ?? "";
     stop.hidden = run === null;
   }
@@ -88,21 +120,24 @@ async function follow(after) {
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
   const content = text.value;
+  id ??= `msg_${Date.now().toString(36)}${Math.random().toString(36).slice(2)}`;
   try {
     const begins = conversation === null;
     if (begins) {
       conversation = (await ask("POST", "/conversations", {})).id;
       history.replaceState(null, "", `/c/${conversation}`);
     }
-    await ask("POST", `/conversations/${conversation}/messages`, { content });
+    await ask("POST", `/conversations/${conversation}/messages`, { id, content });
+    id = null;
     text.value = "";
     if (begins) follow(0);
     showList();
   } catch (error) {
-    state.textContent = `Not sent. ${error.message}`;
+    state.textContent = `${say("notSent")}. ${error.message}`;
   }
 });
 
+text.addEventListener("input", () => (id = null));
 stop.addEventListener("click", () => run && ask("POST", `/runs/${run}/cancel`, {}));
 
 showList().catch((error) => (state.textContent = error.message));
