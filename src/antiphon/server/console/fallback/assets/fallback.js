@@ -1,16 +1,17 @@
 // The console where none was built: list, talk, stop. What is saved is read from the server, and what is only
 // shown is kept apart from it and says so.
 
+/** What the page says in English, said in Chinese. */
+const CHINESE = {
+  notBuilt: "这里没有构建完整的控制台：请运行 make web。本页可以查看对话、发送消息、停止回答。",
+  conversations: "对话列表",
+  begin: "新对话",
+  message: "你的消息",
+  send: "发送",
+  stop: "停止",
+};
+/** What only this says. */
 const WORDS = {
-  notBuilt: [
-    "The full console was not built here: run make web. This page lists, talks, and stops.",
-    "这里没有构建完整的控制台：请运行 make web。本页可以查看对话、发送消息、停止回答。",
-  ],
-  conversations: ["Conversations", "对话列表"],
-  begin: ["New conversation", "新对话"],
-  message: ["Your message", "你的消息"],
-  send: ["Send", "发送"],
-  stop: ["Stop", "停止"],
   notSaved: ["not saved yet", "尚未保存"],
   reconnecting: ["Reconnecting", "正在重新连接"],
   notSent: ["Not sent", "未发送"],
@@ -18,9 +19,11 @@ const WORDS = {
 };
 const chinese = navigator.language.startsWith("zh");
 const say = (name) => WORDS[name][chinese ? 1 : 0];
-if (chinese) document.documentElement.lang = "zh-CN";
-for (const element of document.querySelectorAll("[data-say]")) element.textContent = say(element.dataset.say);
-for (const element of document.querySelectorAll("[data-name]")) element.setAttribute("aria-label", say(element.dataset.name));
+if (chinese) {
+  document.documentElement.lang = "zh-CN";
+  for (const element of document.querySelectorAll("[data-say]")) element.textContent = CHINESE[element.dataset.say];
+  for (const element of document.querySelectorAll("[data-name]")) element.setAttribute("aria-label", CHINESE[element.dataset.name]);
+}
 
 const ROOT = "/antiphon/v1";
 const page = (id) => document.getElementById(id);
@@ -109,11 +112,11 @@ async function follow(after) {
       if (run === null) leaf = null;
       state.textContent = event.status === "success" ? "" : [event.status, event.code].filter(Boolean).join(": ");
     }
+    stop.hidden = run === null;
     if (events.length > 0) await showLine();
     preview.hidden = shown === undefined || run === null;
     preview.dataset.notSaved = say("notSaved");
     preview.textContent = shown?.blocks.map((block) => block.text).join("\n") ?? "";
-    stop.hidden = run === null;
   }
 }
 
