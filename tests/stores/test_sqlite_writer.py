@@ -138,6 +138,12 @@ async def test_what_waits_is_committed_together(bench: Bench) -> None:
     assert set(await asyncio.to_thread(bench.kept)) == {"first", *words}
 
 
+async def test_what_one_turn_of_the_loop_asks_for_is_committed_together(bench: Bench) -> None:
+    before = bench.commits()
+    await asyncio.gather(*(bench.note(f"w{n}") for n in range(5)))
+    assert bench.commits() == before + 1
+
+
 async def test_a_batch_has_a_size(bench: Bench) -> None:
     before = bench.commits()
     await bench.together(*(partial(note, word=f"w{n}") for n in range(BATCH + 1)))

@@ -24,6 +24,10 @@ _FRAME: Final = CHARACTERS.to_bytes(8, "big").decode()
 
 MAX_JSON_DEPTH: Final = 128
 LONGEST_INT: Final = 640  # digits; no setting of the interpreter refuses so few
+_IN_FULL: Final = 10**21
+"""Whole numbers below it are written in full: ECMAScript's rule, as in RFC 8785."""
+
+_write_text: Final = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class Hasher(Protocol):
@@ -110,13 +114,7 @@ def parse_exact(text: str) -> object:
         InvalidInput: The text is not JSON, has a key twice, or is nested too deep.
     """
     try:
-        return json.loads(
-            text,
-            parse_float=_exact,
-            parse_int=_whole,
-            parse_constant=_no_constant,
-            object_pairs_hook=_unique_pairs,
-        )
+        return _read_exact(text)
     except RecursionError:
         raise InvalidInput("The JSON text is nested too deep.", code="too_deep") from None
     except ValueError as error:
@@ -146,6 +144,14 @@ def _unique_pairs(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return result
 
 
+_read_exact: Final = json.JSONDecoder(
+    parse_float=_exact,
+    parse_int=_whole,
+    parse_constant=_no_constant,
+    object_pairs_hook=_unique_pairs,
+).decode
+
+
 def _write(value: object, out: list[str], depth: int) -> None:
     if depth > MAX_JSON_DEPTH:
         raise InvalidInput("The value is nested too deep.", code="too_deep")
@@ -155,7 +161,9 @@ def _write(value: object, out: list[str], depth: int) -> None:
         case bool():
             out.append("true" if value else "false")
         case str():
-            out.append(json.dumps(value, ensure_ascii=False))
+            out.append(_write_text(value))
+        case int() if abs(value) < _IN_FULL:
+            out.append(str(value))
         case int() | float() | Decimal():
             out.append(_number(value))
         case dict():
@@ -163,7 +171,7 @@ def _write(value: object, out: list[str], depth: int) -> None:
             # RFC 8785 sorts names by UTF-16 code units, which differs from code points.
             for position, name in enumerate(sorted(value, key=_utf16)):
                 out.append("," if position else "")
-                out.append(json.dumps(name, ensure_ascii=False))
+                out.append(_write_text(name))
                 out.append(":")
                 _write(value[name], out, depth + 1)
             out.append("}")
@@ -196,7 +204,7 @@ def _number(value: float | Decimal) -> str:
         return "0"
     mark = "-" if sign else ""
     point = len(stripped) + exponent
-    # Between 1e-6 and 1e21 in full, else with an exponent: ECMAScript's rule, as in RFC 8785.
+    # Between 1e-6 and 1e21 in full, else with an exponent.
     if len(stripped) <= point <= 21:
         return mark + stripped + "0" * (point - len(stripped))
     if 0 < point <= 21:

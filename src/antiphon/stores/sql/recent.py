@@ -138,7 +138,10 @@ class Recent:
         known = self.standing(conversation)
         if known is None or run not in known.calls:
             return None
-        return [call for call in known.calls[run] if message in (None, call.message)]
+        calls = known.calls[run]
+        if message is None:
+            return list(calls)
+        return [call for call in calls if call.message == message]
 
     def input(self, conversation: ConversationId, run: RunId) -> Message | None:
         """Return the input of an open run, whether it waits or stands in the tree, or None."""

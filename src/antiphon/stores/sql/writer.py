@@ -3,8 +3,9 @@
 While a commit is being flushed, requests gather; the next transaction takes them all. One that
 fails leaves no trace, and the others go on. Only after the
 commit does any caller hear of its result. The flush before is the window in which a batch
-gathers. Only requests that nobody waits for (`submit`) know a timer: they are held for a moment,
-to ride along with the next that comes.
+gathers, and what one turn of the event loop asks for goes to the thread at once. Only requests
+that nobody waits for (`submit`) know a timer: they are held for a moment, to ride along with the
+next that comes.
 
 What is the database's own is a subclass: how a transaction begins, what its errors mean.
 """
@@ -145,7 +146,10 @@ class BatchWriter(ABC):
         self._batch = batch
         self._held: list[Request] = []
         self._timer: asyncio.TimerHandle | None = None
+        self._leaving = False
         self._queue: queue.SimpleQueue[list[Request] | None] = queue.SimpleQueue()
+        self._taken: list[Request] = []  # by the thread
+        self._more = True
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._closed = False
 
@@ -182,13 +186,16 @@ class BatchWriter(ABC):
         if self._closed:
             raise StoreError("The store is closed.", code="store_closed")
         self._held.append(request)
-        if request.waits:
-            self.nudge()
-        elif self._timer is None:
-            self._timer = self._loop.call_later(self._linger_s, self.nudge)
+        if not request.waits:
+            if self._timer is None:
+                self._timer = self._loop.call_later(self._linger_s, self.nudge)
+        elif not self._leaving:
+            self._leaving = True  # with all that comes in the same turn of the loop
+            self._loop.call_soon(self.nudge)
 
     def nudge(self) -> None:
         """Let what was queued linger no longer: somebody waits for it after all."""
+        self._leaving = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -208,30 +215,27 @@ class BatchWriter(ABC):
         self._thread.join()
 
     def _run(self) -> None:
-        more = True
-        while more:
-            batch, more = self._gather()
+        while self._more or self._taken:
+            batch = self._gather()
             if batch:
                 self._tell(*self._commit(batch))
             self._look_after()
         self._close()
 
-    def _gather(self) -> tuple[list[Request], bool]:
-        """Return the next requests, none after `_patience_s`; and whether more may come."""
-        batch: list[Request] = []
-        try:
-            more = self._queue.get(timeout=self._patience_s())
-        except queue.Empty:
-            return batch, True
-        while more is not None:
-            batch += more
-            if len(batch) >= self._batch:
-                return batch, True
+    def _gather(self) -> list[Request]:
+        """Return the next requests, as many as one batch takes; none after `_patience_s`."""
+        while self._more and len(self._taken) < self._batch:
             try:
-                more = self._queue.get_nowait()
+                some = self._queue.get(block=not self._taken, timeout=self._patience_s())
             except queue.Empty:
-                return batch, True
-        return batch, False
+                break
+            if some is None:
+                self._more = False
+            else:
+                self._taken += some
+        batch = self._taken[: self._batch]
+        del self._taken[: self._batch]
+        return batch
 
     def _tell(self, news: News, outcomes: list[Outcome]) -> None:
         def deliver() -> None:
