@@ -75,6 +75,7 @@ def test_nobody_is_shown_what_another_made(rendered: Any) -> None:
         ({"signature": "x"}, None, "anthropic"),
         ({"signature": "x"}, "gemini-interactions", "gemini-interactions"),
         ({"signature": "x"}, "somebody", "anthropic"),
+        ({"data": "x"}, None, "anthropic"),
         ({"cookie": "x"}, None, None),
         ({}, "gemini", None),
         ("x", "gemini", None),
@@ -83,3 +84,58 @@ def test_nobody_is_shown_what_another_made(rendered: Any) -> None:
 def test_whose_state_it_is_is_said_or_shows(state: Any, origin: Any, profile: Any) -> None:
     kept = kept_state({"provider_state": state, "origin": origin})
     assert (kept and kept.profile) == profile
+
+
+CALLED = [
+    {"id": "q", "role": "user", "kind": "text", "text": "x"},
+    {"id": "a", "role": "assistant", "kind": "tool_call", "call_id": "c1", "name": "f"},
+    {"id": "b", "role": "assistant", "kind": "tool_call", "call_id": "c2", "name": "f"},
+    {"id": "r", "role": "tool", "kind": "tool_result", "call_id": "c1", "content": "1"},
+    {"id": "s", "role": "tool", "kind": "tool_result", "call_id": "c2", "content": "2"},
+]
+
+
+@pytest.mark.req("M26")
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ({"c1": "call_a", "c2": "call_b"}, ["call_a", "call_b"]),
+        ({"c1": "call_a"}, ["call_a", "c2"]),
+        ({"c1": "call_0", "c2": "call_0"}, ["c1", "c2"]),
+        ({"c1": "c2"}, ["c1", "c2"]),
+        ({"c1": None, "c2": 5, "c9": "x"}, ["c1", "c2"]),
+    ],
+)
+def test_calls_go_back_by_the_ids_that_their_provider_gave_unless_it_gave_one_twice(
+    given: dict[str, Any], sent: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "case.json"
+    file.write_text(json.dumps({"graph": CALLED, "stored": {"provider_call_ids": given}}), "utf-8")
+    assert run(["render", "--profile", "openai-chat", str(file)]) == 0
+    messages = json.loads(capsys.readouterr().out)["messages"]
+    assert [call["id"] for call in messages[1]["tool_calls"]] == sent
+    assert [message["tool_call_id"] for message in messages[2:]] == sent
+
+
+@pytest.mark.parametrize(
+    ("state", "content"),
+    [
+        ({"data": "x"}, [{"type": "redacted_thinking", "data": "x"}]),
+        ({"signature": "x"}, [{"type": "thinking", "thinking": "hm", "signature": "x"}]),
+        ({"signature": ""}, []),
+        ({"id": "x"}, []),
+    ],
+)
+def test_thinking_goes_back_as_what_it_is_and_not_at_all_unsigned(
+    state: dict[str, str], content: list[Any], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    thought: dict[str, Any] = {"role": "assistant", "kind": "reasoning", "text": "hm"}
+    thought |= {"origin": "anthropic", "provider_state": state}
+    said = {"role": "assistant", "kind": "text", "text": "ok"}
+    line: list[dict[str, Any]] = [CALLED[0], thought, said, CALLED[0]]
+    graph = [{**block, "id": f"m{n}"} for n, block in enumerate(line)]
+    file = tmp_path / "case.json"
+    file.write_text(json.dumps(graph), "utf-8")
+    assert run(["render", "--profile", "anthropic", str(file)]) == 0
+    said_back = json.loads(capsys.readouterr().out)["messages"][1]["content"]
+    assert said_back == [*content, {"type": "text", "text": "ok"}]

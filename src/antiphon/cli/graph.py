@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from antiphon.adapters.base import Parsed
+from antiphon.adapters.parsing import DATA_URL
 from antiphon.cli.kept_state import artifacts, kept_state
 from antiphon.core.blocks import (
     Audio,
@@ -46,7 +47,11 @@ OUTCOMES: Final[Mapping[str, Outcome]] = {
     **{outcome.value: outcome for outcome in Outcome},
     "cancel": Outcome.CANCELED,
     "cancelled": Outcome.CANCELED,
+    "failed": Outcome.ERROR,
+    "failure": Outcome.ERROR,
 }
+MEDIA_TYPE: Final = ("media_type", "mediaType", "mime_type", "mimeType", "media")
+"""What the type of an image or a file is called, here and there."""
 
 Fields = Mapping[str, object]
 T = TypeVar("T")
@@ -238,7 +243,11 @@ def _block(fields: Fields, at: str) -> Block:
 
 
 def _media(fields: Fields, at: str, kind: str) -> Image | File:
-    media_type = _string(fields, "media_type", at) or _string(fields, "mediaType", at)
+    source = fields.get("source")
+    if isinstance(source, dict):
+        fields = {**fields, **source}
+    named = (_string(fields, name, at) for name in MEDIA_TYPE)
+    media_type = next((name for name in named if name), None)
     data = _string(fields, "data", at) or _string(fields, "base64", at)
     if kind == "file":
         return File(
@@ -248,6 +257,9 @@ def _media(fields: Fields, at: str, kind: str) -> Image | File:
             data=data,
         )
     url = _string(fields, "url", at)
+    held = DATA_URL.fullmatch(url) if url is not None and data is None else None
+    if held is not None:
+        url, media_type, data = None, media_type or held[1], held[2]
     if url is None and data is None:
         raise InvalidInput("An image has a url or data.", code="wrong_shape", at=at)
     return Image(url=url, media_type=media_type, data=data, detail=_string(fields, "detail", at))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from antiphon.adapters import registry
 from antiphon.adapters.base import Adapter, Parsed
 from antiphon.adapters.repairing import repaired
 from antiphon.cli.documents import Document
 from antiphon.cli.graph import read_graph
+from antiphon.cli.kept_state import with_call_ids
 from antiphon.cli.recognition import Recognised, recognise
 from antiphon.core.findings import Finding, Repair, Severity, ordered
 from antiphon.core.profile import Profile
@@ -98,6 +99,7 @@ def refused(findings: Iterable[Finding]) -> bool:
 
 def _graph(document: Document, target: str | None) -> Verdict:
     parsed = read_graph(document.graph)
+    parsed = replace(parsed, messages=with_call_ids(parsed.messages, document.stored))
     rules = registry.get(target, document.facts).profile if target else None
     return Verdict(
         parsed=parsed,

@@ -14,6 +14,7 @@ from antiphon.adapters.conversion import convert
 from antiphon.adapters.repairing import repaired
 from antiphon.cli.documents import Document, read_document
 from antiphon.cli.graph import read_graph
+from antiphon.cli.kept_state import with_call_ids
 from antiphon.cli.output import json_option, mappings, note, print_json
 from antiphon.cli.recognition import SAYING, recognise
 from antiphon.core.repair import listed
@@ -55,6 +56,7 @@ def _parsed(document: Document, dialect: str | None, adapter: Adapter) -> Parsed
         assert dialect is not None
         return registry.get(dialect).parse(request)
     graph = read_graph(document.graph)
+    graph = replace(graph, messages=with_call_ids(graph.messages, document.stored))
     if request is None:
         return graph
     options = registry.get(dialect or adapter.name).parse(
