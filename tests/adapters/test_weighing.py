@@ -18,6 +18,7 @@ from antiphon.adapters.weighing import (
 from antiphon.core.blocks import Image, Message
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.planning.tokens import ESTIMATOR
+from antiphon.engine.vocabularies import counter_of
 from tests.support.everywhere import DIALECTS, TALK, TOOLS
 from tests.support.lines import KEY, PNG, answer, asks, line, model, user
 
@@ -161,3 +162,23 @@ def test_what_only_steers_the_provider_costs_nothing() -> None:
 def test_an_option_of_another_form_than_expected_weighs_nothing(option: str) -> None:
     head = json.dumps({option: "a text", "messages": []}).removesuffix("]}").encode()
     assert weigh_head(head, Words()).total == 0
+
+
+def test_what_is_written_as_most_is_weighs_what_it_weighs_in_any_other_form() -> None:
+    """A member that steers the provider costs nothing, and only keeps a form from being the usual."""
+    asked = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a": 1}'}}
+    items: list[dict[str, object]] = [
+        {"role": "user", "content": "What is it?"},
+        {"role": "assistant", "content": None, "tool_calls": [asked, asked]},
+        {"role": "tool", "tool_call_id": "c1", "content": "A lamp. " * 400},
+        {"role": "assistant", "content": "It is that."},
+    ]
+    usual = json.dumps(items)[1:-1].encode()
+    other = json.dumps([{**item, "index": n} for n, item in enumerate(items)])[1:-1].encode()
+    for counter in (counter_of("gpt-4o"), ESTIMATOR):
+        assert weigh_items(usual, counter) == weigh_items(other, counter)
+
+
+def test_a_text_that_looks_like_a_file_is_counted_as_the_text_that_it_is() -> None:
+    said = json.dumps({"role": "tool", "tool_call_id": "c1", "content": "QUJD" * 1_000}).encode()
+    assert weigh_items(said, ESTIMATOR).total > 1_000

@@ -12,10 +12,12 @@ from __future__ import annotations
 import collections
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
+from antiphon.core.blocks import Role
 from antiphon.core.planning.tokens import (
     TOKENS_A_MESSAGE,
     Counter,
@@ -55,11 +57,47 @@ INLINE: Final = frozenset({"inlineData", "inline_data"})
 SPECIAL: Final = READ_AS_JSON | IMAGES | AUDIO | INLINE
 """Members that are not read as they stand."""
 
-PLAIN: Final = 2
-ANSWER: Final = 3
 LONG: Final = 1_024
+"""A text that is longer may be no text at all: sounds and files are so, in base64."""
+
 _is_base64: Final = re.compile(r"(?:data:[^,]*,)?[A-Za-z0-9+/_=-]+").fullmatch
 _encode: Final = msgspec.json.encode
+
+
+class _Said(msgspec.Struct, tag_field="role", forbid_unknown_fields=True, gc=False):
+    content: str | None = None
+
+
+class _User(_Said, tag=Role.USER.value):
+    pass
+
+
+class _Function(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    name: str
+    arguments: str
+
+
+class _Call(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    id: str
+    type: str
+    function: _Function
+
+
+class _Assistant(_Said, tag=Role.ASSISTANT.value):
+    tool_calls: list[_Call] = []
+
+
+class _Answer(_Said, tag=Role.TOOL.value):
+    tool_call_id: str = ""
+
+
+_ROLES: Final[Mapping[type, Role]] = {
+    _User: Role.USER,
+    _Assistant: Role.ASSISTANT,
+    _Answer: Role.TOOL,
+}
+_decode_usual: Final = msgspec.json.Decoder(list[_User | _Assistant | _Answer]).decode
+"""Items as most are: a role, a text, the calls that it asks for or the one that it answers."""
 
 
 def weigh_head(head: bytes, counter: Counter) -> Weight:
@@ -70,7 +108,11 @@ def weigh_head(head: bytes, counter: Counter) -> Weight:
 
 def weigh_items(items: bytes, counter: Counter) -> Weight:
     """Return what items that follow each other cost, separated and perhaps led by commas."""
-    return _of_items(_decode(b"[" + items.lstrip(b",") + b"]"), counter)
+    whole = b"[" + items.lstrip(b",") + b"]"
+    try:
+        return _of_usual(_decode_usual(whole), counter)
+    except msgspec.ValidationError:
+        return _of_items(_decode(whole), counter)
 
 
 def weigh_ending(ending: bytes, counter: Counter) -> Weight:
@@ -106,30 +148,32 @@ def _of_items(items: list[Any], counter: Counter) -> Weight:
     said: list[str] = []
     told: list[str] = []
     said_fixed = told_fixed = 0
-    roles: collections.Counter[str] = collections.Counter()
     for item in items:
         role = item.get("role") if isinstance(item, dict) else None
         if role in INSTRUCTING:
             told_fixed += TOKENS_A_MESSAGE + _texts(item, told)
-        elif role is not None and len(item) == PLAIN and type(item.get("content")) is str:
-            roles[role] += 1  # as most are: a role and a text
-            said.append(item["content"])
-        elif role is not None and len(item) == ANSWER and _is_short(item, "tool_call_id"):
-            roles[role] += 1  # as results are: a text, and the call that it answers
-            said.append(item["content"])
         else:
             said_fixed += TOKENS_A_MESSAGE + _texts(item, said)
-    for role, times in roles.items():  # a few words, each of which is counted once
-        said_fixed += times * (TOKENS_A_MESSAGE + counter.count([role]))
     return Weight(
         transcript=said_fixed + counter.count(said),
         system_policy=told_fixed + counter.count(told) if told else told_fixed,
     )
 
 
-def _is_short(item: dict[str, Any], silent: str) -> bool:
-    content = item.get("content")
-    return silent in item and type(content) is str and len(content) <= LONG
+def _of_usual(items: list[_User | _Assistant | _Answer], counter: Counter) -> Weight:
+    """Weigh items that are as most are: what `_of_items` says of them, in fewer steps.
+
+    Only their form says that all of it is text, also what looks like base64: so it is counted.
+    """
+    said = [item.content for item in items if item.content is not None]
+    for item in items:
+        if type(item) is _Assistant and item.tool_calls:
+            for call in item.tool_calls:
+                said += (call.function.name, call.function.arguments)
+    fixed = TOKENS_A_MESSAGE * len(items)
+    for kind, times in collections.Counter(map(type, items)).items():
+        fixed += times * counter.count([_ROLES[kind]])  # a word, which is counted once
+    return Weight(transcript=fixed + counter.count(said))
 
 
 def _texts(value: Any, texts: list[str]) -> int:  # noqa: ANN401 - any JSON there is
