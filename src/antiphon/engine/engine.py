@@ -48,12 +48,12 @@ from antiphon.core.records import (
     RunStatus,
 )
 from antiphon.core.rollout import Rollout
-from antiphon.core.tree import line as visible
 from antiphon.core.tree import with_results
 from antiphon.engine.dispatch.overdue import Overdue
 from antiphon.engine.erasure import Erasure
 from antiphon.engine.knowledge.files import Files
 from antiphon.engine.knowledge.memories import Memories
+from antiphon.engine.looking import back_to, is_answer, parent_of
 from antiphon.engine.nodes.neighbours import Neighbours
 from antiphon.engine.runs.refusals import carried_out, refusal
 from antiphon.engine.runs.startup import recover
@@ -301,7 +301,7 @@ class Engine:
         if old.role is not Role.USER:
             raise Refused("Only a user message can be edited.", code="not_editable", at=edited)
         row = await self.world.store.conversation(conversation)
-        parent = await self._visible_parent(row, old)
+        parent = await parent_of(self.world.store, row, old)
         if parent is not None:
             return await self.send(
                 conversation, content, ask, parent=parent, message=message, key=key
@@ -337,7 +337,7 @@ class Engine:
         row = await self.world.store.conversation(conversation)
         old = await self.world.store.message(conversation, message)
         if old.role is Role.ASSISTANT:
-            parent = await self._visible_parent(row, old)
+            parent = await parent_of(self.world.store, row, old)
             if parent is None:
                 raise Refused("Nothing was asked here.", code="not_regenerable", at=message)
             asked = await self.world.store.message(conversation, parent)
@@ -375,11 +375,6 @@ class Engine:
             )
         raise NotFound("There is no such parent.", code="missing_parent", at=parent)
 
-    async def _visible_parent(self, row: Conversation, message: Message) -> MessageId | None:
-        path = await self.world.store.path(row.id, message.id)
-        above = [m.id for m in path[:-1] if m.id not in row.deletions]
-        return above[-1] if above else None
-
     async def _not_now(self, row: Conversation, parent: MessageId | None) -> Conflict | None:
         """Return why new text is refused on this line, if it is."""
         store = self.world.store
@@ -392,8 +387,8 @@ class Engine:
         leaf = parent or row.head
         if not waiting or leaf is None:
             return None
-        path = visible(await self.world.store.path(row.id, leaf), row.deletions)
-        calls = refuses_new_text(path, waiting)
+        line = await back_to(store, row, leaf, is_answer)
+        calls = refuses_new_text(line, waiting)
         if not calls:
             return None
         return Conflict(

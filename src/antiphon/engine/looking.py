@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Final
+
 from antiphon.core.archive import Archived
 from antiphon.core.asking import ModelTold
-from antiphon.core.blocks import Message
+from antiphon.core.blocks import Message, Role
 from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.listings import Tree
 from antiphon.core.records import OPEN_RUN, Conversation
 from antiphon.core.tree import line as visible
+from antiphon.core.tree import nearest_visible
 from antiphon.engine.models import REHEARSAL, Models
 from antiphon.errors import InvalidInput
 from antiphon.stores.base import Store
+
+NEAR: Final = 32
+"""So many messages are read at first, where it is not known how many are needed."""
 
 
 async def line(
@@ -31,6 +38,45 @@ async def line(
         if len(found) >= limit or len(path) < reach:
             return found[-limit:]
         reach *= 4  # deleted messages were among them
+
+
+async def back_to(
+    store: Store,
+    row: Conversation,
+    leaf: MessageId,
+    begins: Callable[[Message], bool],
+    times: int = 1,
+) -> list[Message]:
+    """Return the line to `leaf` from the newest message on that `begins` it, or from root to leaf.
+
+    It is the so many `times` newest. What stands before an answer of a model is closed, since none
+    is asked while a call is open: so a part that begins with an answer tells what is open as well
+    as the whole line does, and costs the same however long that is.
+    """
+    reach = NEAR
+    while True:
+        path = await store.path(row.id, leaf, limit=reach)
+        found = visible(path, row.deletions)
+        places = [number for number, message in enumerate(found) if begins(message)]
+        if len(places) >= times:
+            return found[places[-times] :]
+        if len(path) < reach:
+            return found
+        reach *= 4
+
+
+async def parent_of(store: Store, row: Conversation, message: Message) -> MessageId | None:
+    """Return the nearest message above that is not deleted; None is the root."""
+    near = await store.path(row.id, message.id, limit=NEAR)
+    above = nearest_visible(near[:-1], row.deletions)
+    if above is None and near[0].parent is not None:  # all of it was deleted
+        above = nearest_visible((await store.path(row.id, message.id))[:-1], row.deletions)
+    return above
+
+
+def is_answer(message: Message) -> bool:
+    """Whether a model said it, or whoever brought the history says so."""
+    return message.role is Role.ASSISTANT
 
 
 async def tree(store: Store, row: Conversation, newest: int | None = None) -> Tree:

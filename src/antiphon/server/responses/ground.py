@@ -15,8 +15,8 @@ from antiphon.core.ids import CallId, MessageId, TenantId
 from antiphon.core.placement import refuses_new_text
 from antiphon.core.records import TERMINAL_CALL, Call, Conversation, Run, RunStatus
 from antiphon.core.tree import last_closed_point
-from antiphon.core.tree import line as visible
 from antiphon.engine.engine import Engine
+from antiphon.engine.looking import back_to, is_answer
 from antiphon.engine.runs.responding import foreseen
 from antiphon.errors import Conflict, Erased, NotFound, Refused
 from antiphon.server.responses.output import is_clients
@@ -66,7 +66,8 @@ async def of_conversation(engine: Engine, row: Conversation, *, outputs: bool) -
     waiting = await store.runs(row.id, {RunStatus.WAITING})
     if row.head is None or not (waiting or outputs):
         return Ground(row=row, settled=row.head is None and not await _busy(engine, row))
-    path = visible(await store.path(row.id, row.head), row.deletions)
+    begins = _asks if outputs else is_answer
+    path = await back_to(store, row, row.head, begins)
     opened = refuses_new_text(path, waiting) if waiting else ()
     asking = next((m for m in reversed(path) if m.calls), None)
     if asking is None or asking.run is None or (not opened and not outputs):
@@ -142,9 +143,14 @@ async def _closed_point(
     leaf = run.leaf or run.asked_parent
     if leaf is None:
         return Ground(row=row, settled=run.at_root or row.head is None)
-    path = await engine.world.store.path(row.id, leaf)
-    parent = last_closed_point(visible(path, row.deletions))
+    # Where the newest answer is not closed, what is before it is, from the answer before that on.
+    line = await back_to(engine.world.store, row, leaf, is_answer, times=2)
+    parent = last_closed_point(line)
     return Ground(row=row, parent=parent, calls=calls or {}, answered=answered)
+
+
+def _asks(message: Message) -> bool:
+    return bool(message.calls)
 
 
 async def _calls(engine: Engine, row: Conversation, message: Message) -> dict[CallId, Call]:
