@@ -26,8 +26,24 @@ for (const colorScheme of ["light", "dark"] as const) {
       await accessible(page, "a conversation");
       await page.getByRole("button", { name: "Whole tree" }).click();
       await accessible(page, "the tree");
-      await page.keyboard.press("Escape");
-      await page.getByRole("dialog").waitFor({ state: "detached" });
+      const left = async () => {
+        await page.keyboard.press("Escape");
+        await page.getByRole("dialog").waitFor({ state: "detached" });
+      };
+      await left();
+      await page.getByRole("button", { name: "No goal" }).click();
+      await accessible(page, "the sessions");
+      await left();
+      await page.getByRole("button", { name: "Conversation menu" }).click();
+      await accessible(page, "a menu");
+      await page.getByRole("menuitem", { name: "Files and memories" }).click();
+      await until(() => page.getByRole("dialog").innerText(), (text) => !text.includes("Loading"));
+      await accessible(page, "the knowledge");
+      await left();
+      await page.keyboard.press("Control+k");
+      await page.getByRole("dialog").waitFor();
+      await accessible(page, "the palette");
+      await left();
       await page.getByRole("button", { name: "Why this answer?" }).first().click();
       const panel = page.getByRole("complementary", { name: "Why this answer?" });
       for (const tab of await panel.getByRole("tab").all()) {

@@ -98,7 +98,8 @@ export function ConversationPage({ id }: { readonly id: string }) {
   );
 
   // The list tells which conversations are at work.
-  useEffect(conversationsChanged, [working?.id, working?.status]);
+  const newest = newestRun(runs);
+  useEffect(conversationsChanged, [working?.id, working?.status, newest?.id, newest?.status]);
 
   const stop = () => {
     if (working === undefined) return;
@@ -166,7 +167,7 @@ export function ConversationPage({ id }: { readonly id: string }) {
                 key={id}
                 ref={composer}
                 draftName={id}
-                lastModel={newestRun(runs)?.options.model}
+                lastModel={newest?.options.model}
                 autoFocus
                 busy={working !== undefined}
                 stopping={working !== undefined && stopping === working.id}

@@ -50,7 +50,7 @@ export function Icon({ name }: { readonly name: IconName }) {
 /** The versicle and the response of a psalter: who calls, who answers. */
 export function Mark({ of }: { readonly of: "call" | "response" }) {
   return (
-    <svg className="mark" viewBox="0 0 20 20" aria-hidden="true" focusable="false">
+    <svg className="mark" data-of={of} viewBox="0 0 20 20" aria-hidden="true" focusable="false">
       {of === "call" ? <path d="M3 4l7 13 7-13M2 10.5l9-5" /> : <path d="M4 17V4h6.5a3.6 3.6 0 0 1 0 7.2H4M9 11.2l7 6M7.5 18.5l9.5-8" />}
     </svg>
   );
