@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Router
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from antiphon.engine.engine import Engine
 from antiphon.server import (
@@ -28,7 +29,7 @@ from antiphon.server.admission import Admission
 from antiphon.server.body import answer
 from antiphon.server.edge import Edge
 from antiphon.server.endpoints import Endpoint
-from antiphon.server.faults import Faults, routing_fault
+from antiphon.server.faults import Faults
 from antiphon.server.limits import LOOPBACK, Limits
 from antiphon.server.openapi import PATH as DOCUMENT
 from antiphon.server.openapi import document
@@ -58,6 +59,39 @@ def endpoints() -> list[Endpoint]:
     return routes
 
 
+class Application(Starlette):
+    """The routes inside our own layers and no others: each would be passed by every piece of a stream."""
+
+    def build_middleware_stack(self) -> ASGIApp:
+        """Return the layers around the routes; what goes wrong in any, `Faults` answers."""
+        app: ASGIApp = Direct(self.router)
+        for layer, args, kwargs in reversed(self.user_middleware):
+            app = layer(app, *args, **kwargs)
+        return app
+
+
+class Direct:
+    """Finds a path that is written out by itself, and asks the routes one by one only about others."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._known = {
+            (method, route.path): route
+            for route in reversed(router.routes)  # the first of two counts
+            if isinstance(route, Endpoint) and not route.param_convertors
+            for method in route.methods or ()
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer by the route that the path names."""
+        named = scope["type"] == "http" and not scope.get("root_path")
+        route = self._known.get((scope["method"], scope["path"])) if named else None
+        if route is None:
+            await self._router(scope, receive, send)
+        else:
+            await route.handle(scope, receive, send)
+
+
 def build(engine: Engine, keyring: Keyring | None = None) -> Starlette:
     """Return the application over a started engine; opening and closing it is the caller's.
 
@@ -70,7 +104,7 @@ def build(engine: Engine, keyring: Keyring | None = None) -> Starlette:
     engine.shared.append(keyring.reload)
     counts = metrics.Metrics(engine.world)
     routes = endpoints()
-    app = Starlette(
+    app = Application(
         routes=[*routes, *nodes.routes, *console.routes],
         middleware=[
             # The outermost first: what is refused by one is answered by those around it.
@@ -86,7 +120,6 @@ def build(engine: Engine, keyring: Keyring | None = None) -> Starlette:
             ),
             Middleware(Principals, keyring=keyring),
         ],
-        exception_handlers={HTTPException: routing_fault},
     )
     app.state.engine = engine
     app.state.keyring = keyring

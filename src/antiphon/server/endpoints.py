@@ -78,15 +78,22 @@ class Endpoint(Route):
         """Answer, where whoever asks may do this."""
         scope.setdefault("state", {})["route"] = self.path
         if self.public or scope["method"] not in (self.methods or ()):
-            await super().handle(scope, receive, send)
+            await self._answered(scope, receive, send)
             return
         asking = HTTPConnection(scope)
         who = principal_of(asking)
         who.require(self.right)
         if not self.starts:
-            await super().handle(scope, receive, send)
+            await self._answered(scope, receive, send)
             return
         admission = asking.app.state.admission
         assert isinstance(admission, Admission)
         async with admission.admitted(who):
-            await super().handle(scope, receive, send)
+            await self._answered(scope, receive, send)
+
+    async def _answered(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in (self.methods or ()):
+            await super().handle(scope, receive, send)  # which says what the path takes
+            return
+        response = await self.handler(Request(scope, receive, send))
+        await response(scope, receive, send)

@@ -349,9 +349,8 @@ def fault(scope: Scope, error: AntiphonError, headers: dict[str, str] | None = N
     )
 
 
-async def routing_fault(request: Request, error: Exception) -> Response:
-    """Answer for what the router says: no such path, or not by this method."""
-    assert isinstance(error, HTTPException)
+def _routing_fault(request: Request, error: HTTPException) -> Response:
+    """Return the answer for what the router says: no such path, or not by this method."""
     told: AntiphonError
     headers = dict(error.headers or {})
     if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
@@ -404,6 +403,10 @@ class Faults:
             if started:
                 raise Broken from None
             await fault(scope, error)(scope, receive, send)
+        except HTTPException as error:
+            if started:
+                raise Broken from None
+            await _routing_fault(Request(scope), error)(scope, receive, send)
         except ClientDisconnect:
             # In the middle of its request: nothing was begun, and nobody reads the answer.
             told = InvalidInput("The request broke off.", code="request_broken_off")

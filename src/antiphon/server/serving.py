@@ -97,6 +97,7 @@ async def serve(
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # nothing here asks where a request came from
             timeout_keep_alive=75,
             timeout_graceful_shutdown=None,
         )

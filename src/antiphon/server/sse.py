@@ -79,6 +79,8 @@ class EventStream(Response):
         self._waiting: asyncio.Timeout | None = None
         self._beats = True
         self._over = False
+        self._writing: float | None = None  # since when one and the same piece is
+        self._guarding: asyncio.TimerHandle | None = None
 
     def end(self, reason: Ending) -> None:
         """End after the frame that is under way."""
@@ -96,6 +98,7 @@ class EventStream(Response):
             self.end(Ending.SHUTDOWN)
         self._streams.open.add(self)
         tasks: list[asyncio.Task[None]] = []
+        stalled: asyncio.Future[None] = loop.create_future()
         try:
             await send(
                 {
@@ -106,11 +109,15 @@ class EventStream(Response):
             )
             work = (self._write(send), self._beat(send), left(receive))
             tasks.extend(asyncio.create_task(part) for part in work)
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            self._guard(loop, stalled)
+            ends = (*tasks, stalled)
+            done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
             self._streams.open.discard(self)
+            if self._guarding is not None:
+                self._guarding.cancel()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -142,11 +149,19 @@ class EventStream(Response):
 
     async def _put(self, send: Send, data: bytes, *, more: bool = True) -> None:
         self._beats = False
-        try:
-            async with asyncio.timeout(self._settings.write_timeout_s):
-                await send({"type": "http.response.body", "body": data, "more_body": more})
-        except TimeoutError:
-            raise Broken from None
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().time()
+        await send({"type": "http.response.body", "body": data, "more_body": more})
+        self._writing = None
+
+    def _guard(self, loop: asyncio.AbstractEventLoop, stalled: asyncio.Future[None]) -> None:
+        """Hang up on who takes nothing. One timer for the stream, and not one for each piece."""
+        now, patience_s = loop.time(), self._settings.write_timeout_s
+        due = patience_s + (now if self._writing is None else self._writing)
+        if due <= now:
+            stalled.set_exception(Broken())
+        else:
+            self._guarding = loop.call_at(due, self._guard, loop, stalled)
 
     async def _beat(self, send: Send) -> None:
         while True:

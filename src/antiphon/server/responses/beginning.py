@@ -173,8 +173,9 @@ def _outputs(parsed: Parsed) -> list[tuple[ToolResult, str]]:
 async def _begun_on(
     engine: Engine, ground: Ground, opening: Opening, kept: Terms, parsed: Parsed
 ) -> Response:
-    _check_options(kept)
     outputs = _outputs(parsed)
+    if outputs or not ground.settled:
+        _check_options(kept)  # otherwise it is rendered, and its options are
     check_outputs(ground, outputs)
     rest = parsed.messages[_leading(parsed) :]
     said = [*rest[:-1], *(_input(message) for message in rest[-1:])]
@@ -256,7 +257,23 @@ async def _rendered(
 
     Raises:
         SequenceRejected: The findings say why, each at its place in the request.
+        InvalidInput: An option that the model's dialect cannot say, at the client's own field.
     """
+    try:
+        return await _on_its_ground(engine, ground, parent, kept, nodes, places)
+    except InvalidInput as error:
+        told = in_their_words(error)
+    raise told
+
+
+async def _on_its_ground(
+    engine: Engine,
+    ground: Ground,
+    parent: MessageId | None,
+    kept: Terms,
+    nodes: Sequence[Message],
+    places: Mapping[str, str],
+) -> Rendering:
     world = engine.world
     adapter = world.rollouts.adapter(ground.row.tenant, kept.options.model, kept.policy)
     key = await world.store.tenant_key(ground.row.tenant)

@@ -23,7 +23,7 @@ from antiphon.library import Local
 from antiphon.server.responses.output import Json
 from antiphon.server.responses.request import Create, read_echo
 from antiphon.server.responses.resource import resource
-from antiphon.server.responses.write import NOTHING_TOLD, Event, Status, Stretch, Writer
+from antiphon.server.responses.write import HAS_ALL, NOTHING_TOLD, Event, Status, Stretch, Writer
 
 UNKNOWN_GRACE_S: Final = 2.0
 """How long an unknown outcome may stay so before whoever waits is told. Most are settled at once:
@@ -76,7 +76,7 @@ async def known(engine: Engine, tenant: TenantId, response: Response) -> Known:
 
 async def so_far(engine: Engine, known: Known) -> Stretch:
     """Return how far a response has come, by what is durable."""
-    writer = Writer(known.run.id, known.describe)
+    writer = Writer(known.run.id, known.describe, after=HAS_ALL)
     seq = known.response.since
     while rows := await engine.world.store.events(known.response.conversation, seq):
         for row in rows:
@@ -130,7 +130,7 @@ async def ended(engine: Engine, known: Known) -> Stretch:
     Raises:
         OutcomeUnknown: Nobody knows what the provider did, and it does not show soon.
     """
-    writer = Writer(known.run.id, known.describe)
+    writer = Writer(known.run.id, known.describe, after=HAS_ALL)
     stream = engine.follow(known.response.conversation, known.response.since)
     unknown = False
     try:

@@ -72,7 +72,8 @@ async def _create(request: Request) -> Response:
             raise stretch.failure  # as its provider would say it: the SDK waits, and asks again
         return answer(own.describe(stretch), headers=_told(own))
     finally:
-        _forget(request, own, had=not await request.is_disconnected())
+        if not own.response.stored:
+            _forget(request, own, had=not await request.is_disconnected())
 
 
 def _whole_history(body: dict[str, Any]) -> bool:

@@ -80,6 +80,10 @@ CUT: Final = {
 """Codes of an answer that is not whole, in the wire's words."""
 
 
+HAS_ALL: Final = 2**63 - 1
+"""The number of a reader who wants nothing told: what is asked for is how far a response has come."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
     """How far a response has come: what one reads of it, apart from what was asked."""
