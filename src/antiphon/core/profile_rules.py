@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -55,14 +56,7 @@ INSTRUCTING: Final = frozenset({Role.SYSTEM, Role.DEVELOPER})
 
 
 class ProfileRules:
-    """Holds one line against one profile. `LineChecker` feeds it and asks it.
-
-    Args:
-        profile: The facts.
-        mapped: Whether the adapter will map what can be mapped safely.
-        tools: What is declared with the line.
-        findings: Where findings are put.
-    """
+    """Holds one line against one profile. `LineChecker` feeds it and asks it."""
 
     __slots__ = (
         "_between",
@@ -90,17 +84,33 @@ class ProfileRules:
         "_turn_left",
     )
 
-    def __init__(
-        self,
+    @classmethod
+    def of(
+        cls,
         profile: Profile,
         *,
         mapped: bool,
         tools: Collection[ToolDeclaration],
         findings: list[Finding],
-    ) -> None:
+    ) -> ProfileRules:
+        """Return the rules for an empty line.
+
+        Args:
+            profile: The facts.
+            mapped: Whether the adapter will map what can be mapped safely.
+            tools: What is declared with the line.
+            findings: Where findings are put.
+        """
+        rules = _untouched(_ByIdentity(profile), mapped=mapped).copy(findings)
+        rules._tools = len(tools)
+        findings.extend(check_tools(profile, tools, mapped=mapped))
+        return rules
+
+    def __init__(self, profile: Profile, *, mapped: bool) -> None:
+        findings: list[Finding] = []
         self._profile = profile
         self._mapped = mapped
-        self._tools = len(tools)
+        self._tools = 0
         self._kinds = {
             role: frozenset(
                 kind for kind, name in KIND_NAMES.items() if name in profile.kinds.get(role, ())
@@ -114,7 +124,6 @@ class ProfileRules:
         names = None if mapped else profile.tool_name_pattern
         self._names = re.compile(names) if names else None
         self._findings = findings
-        findings.extend(check_tools(profile, tools, mapped=mapped))
         # What the profile has no rule about is not looked at, message by message.
         self._blanks = not (profile.blank_text and profile.empty_text)
         self._echoes = not mapped and profile.reasoning in (Echo.WITH_CALLS, Echo.ALWAYS)
@@ -551,6 +560,27 @@ class ProfileRules:
         self._find(code, at, position, message, *call_ids)
         noted = msgspec.structs.replace(self._findings.pop(), severity=Severity.NOTE)
         self._findings.append(noted)
+
+
+class _ByIdentity:
+    """A profile as a key: two that say the same are hardly ever two, and dear to compare."""
+
+    __slots__ = ("profile",)
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+
+    def __hash__(self) -> int:
+        return id(self.profile)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ByIdentity) and self.profile is other.profile
+
+
+@lru_cache(maxsize=64)
+def _untouched(key: _ByIdentity, *, mapped: bool) -> ProfileRules:
+    """Return the rules of a profile before any message, to be copied: what they ask is worked out once."""
+    return ProfileRules(key.profile, mapped=mapped)
 
 
 def _is_paused(message: Message) -> bool:

@@ -127,7 +127,7 @@ class LineChecker:
         self._early: dict[CallId, Finding] = {}
         self._unlisted: set[CallId] = set()
         self._profile_rules = (
-            ProfileRules(profile, mapped=mapped, tools=tools, findings=self._findings)
+            ProfileRules.of(profile, mapped=mapped, tools=tools, findings=self._findings)
             if profile is not None
             else None
         )

@@ -62,15 +62,22 @@ async def find(engine: Engine, tenant: TenantId, response: str) -> Known:
     return await known(engine, tenant, row)
 
 
-async def known(engine: Engine, tenant: TenantId, response: Response) -> Known:
-    """Return what belongs to a response. Raises `Erased`."""
+async def known(
+    engine: Engine, tenant: TenantId, response: Response, asked: Create | None = None
+) -> Known:
+    """Return what belongs to a response; `asked` is its request, where that is at hand.
+
+    Raises:
+        Erased: It was erased.
+    """
     if response.erased:
         raise Erased("What this response was asked and said was erased.", at=response.id)
     store = engine.world.store
     run = await store.run(response.conversation, response.run)
-    asked = Create()
-    if response.request is not None:
-        asked = read_echo(await store.content(tenant, response.request))
+    if asked is None:
+        asked = Create()
+        if response.request is not None:
+            asked = read_echo(await store.content(tenant, response.request))
     return Known(response=response, run=run, asked=asked)
 
 

@@ -193,10 +193,13 @@ class Create(Asked, frozen=True, kw_only=True, omit_defaults=True):
         if (self.reasoning or {}).get("effort") is not None:
             yield "reasoning_effort", (self.reasoning or {})["effort"]
 
-    def echo(self) -> bytes:
+    def kept(self) -> Create:
         """Return what the response says again of its request."""
-        kept = msgspec.structs.replace(self, input=None, stream=None)
-        return msgspec.json.encode(kept)
+        return msgspec.structs.replace(self, input=None, stream=None)
+
+    def echo(self) -> bytes:
+        """Return `kept`, to be stored."""
+        return msgspec.json.encode(self.kept())
 
 
 NOT_HONOURED: Final = (

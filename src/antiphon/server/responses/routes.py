@@ -61,7 +61,10 @@ async def _create(request: Request) -> Response:
             if old is not None:
                 return old
     body = await decoded(request, Create)
-    own = await known(engine, principal_of(request).tenant, await begun(request, body))
+    # A repetition has the bytes of the first: what it was asked is at hand in any case.
+    own = await known(
+        engine, principal_of(request).tenant, await begun(request, body), asked=body.kept()
+    )
     if body.stream:
         return _streamed(request, engine, own)
     if body.background:

@@ -99,6 +99,16 @@ class SqlKnowledge:
             self._known[at] = answer
         return answer
 
+    async def _none_in(self, table: str) -> bool:
+        """Return whether there is nothing at all in `table`, where that is known without asking.
+
+        Most databases hold no knowledge, and each message of each conversation asks for it.
+        """
+        if not self._alone:
+            return False
+        sql = f"SELECT 1 FROM {table} LIMIT 1"
+        return not await self._remembering(("any", table), lambda db: db.all(sql, ()))
+
     # Files.
 
     async def add_file(self, new: NewFile, given_to: ConversationId | None) -> File:
@@ -184,6 +194,8 @@ class SqlKnowledge:
 
     async def files_of(self, conversation: ConversationId) -> list[File]:
         """Return the files that a conversation's questions are looked up in, as they were given."""
+        if await self._none_in("file_use"):
+            return []
         sql = f"""{_FILE} JOIN file_use AS u ON u.file = f.id
           JOIN conversation AS c ON c.number = u.conversation
           WHERE c.id = ? ORDER BY u.given_ms, f.id"""
@@ -278,6 +290,8 @@ class SqlKnowledge:
             order = "ORDER BY r.conversation, r.kind, r.key"
             return [_kept(row) for row in db.all(_REMEMBERED + where + order, (tenant, own, other))]
 
+        if await self._none_in("remembered"):
+            return []
         return await self._remembering(("remembered", tenant, conversation, only), question)
 
     # Instructions.
