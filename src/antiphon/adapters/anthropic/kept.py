@@ -82,14 +82,15 @@ def _committed(
 def _blocks(value: object) -> list[Fields]:
     if isinstance(value, dict):
         value = value.get("content", value.get("blocks", [value]))
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    items = value if isinstance(value, list) else []
+    return [item for item in items if isinstance(item, dict) and isinstance(item.get("type"), str)]
 
 
 def _belongs(
     parsed: Parsed, answers: Sequence[_Answer], place: str, blocks: Sequence[Fields]
 ) -> _Answer | None:
     """Return the answer at `place`, or that with a call of the blocks, or else the last one."""
-    ids = {block.get("id") for block in blocks if block.get("type") == "tool_use"}
+    ids = {str(block.get("id")) for block in blocks if block.get("type") == "tool_use"}
     for answer in answers:
         at = answer.message.id
         calls = {b.call_id for b in answer.message.blocks if isinstance(b, ToolCall)}
