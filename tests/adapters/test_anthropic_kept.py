@@ -32,6 +32,15 @@ FORMS: list[dict[str, Any]] = [
     {"committed_blocks": {"messages[1]": KEPT}},
     {"committed_blocks": {"messages[1].content": KEPT}},
     {"committed_blocks": [{"role": "assistant", "content": KEPT}]},
+    {"committed_blocks": {"role": "assistant", "content": KEPT}},
+    {"committed_blocks": {"1": KEPT}},
+    {"committed_blocks": {"msg_01Ab": KEPT}},
+    {"committed_blocks": [KEPT]},
+    {
+        "committed_blocks": [
+            {"at": f"messages[1].content[{n}]", "block": block} for n, block in enumerate(KEPT)
+        ]
+    },
 ]
 
 
@@ -54,6 +63,26 @@ def test_thinking_of_the_loop_goes_back_whole_and_as_it_came(stored: dict[str, A
 def test_thinking_in_another_order_is_modified() -> None:
     found = codes([SECOND, THOUGHT, CALL], {"committed_blocks": [THOUGHT, SECOND, CALL]})
     assert {code for code, _ in found} == {"thinking_modified"}
+
+
+def test_thinking_behind_another_call_than_it_came_behind_is_modified() -> None:
+    other = {**CALL, "id": "t2"}
+    both = {"role": "user", "content": [{**RESULT["content"][0], "tool_use_id": i} for i in ("t1", "t2")]}  # type: ignore[dict-item]  # fmt: skip
+    stored = {"committed_blocks": [THOUGHT, CALL, SECOND, other]}
+    assert codes([THOUGHT, CALL, SECOND, other], stored, both) == []
+    assert codes([THOUGHT, SECOND, CALL, other], stored, both) == [
+        ("thinking_modified", "messages[1].content[1]")
+    ]
+    assert codes([CALL, THOUGHT], {"committed_blocks": [THOUGHT, CALL]}) == [
+        ("thinking_modified", "messages[1].content[1]")
+    ]
+
+
+@pytest.mark.parametrize(
+    "blocks", [5, "x", None, [], [5, None], [[5]], {"messages[1]": 5}, [{"type": {}}], {"type": []}]
+)
+def test_what_holds_no_blocks_says_nothing(blocks: Any) -> None:
+    assert codes([CALL], {"committed_blocks": blocks}) == []
 
 
 def test_thinking_of_an_older_turn_may_be_left_out_whole_and_not_changed() -> None:

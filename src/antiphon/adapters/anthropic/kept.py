@@ -41,12 +41,13 @@ def findings(parsed: Parsed, stored: Fields) -> Iterator[Finding]:
     """Yield what of the kept thinking is missing from a request, or other than it came.
 
     `committed_blocks` are the blocks of answers: a list of them, of messages, or of either by
-    place. `stored_provider_state` is what single blocks, named by place, had come with.
+    place or by any other name. `stored_provider_state` is what single blocks, named by place, had come with.
     """
     answers = list(_answers(parsed.messages))
     for answer, blocks in _committed(parsed, answers, stored.get("committed_blocks")):
         wanted = [_thought(b) for b in blocks if b.get("type") in SIGNED]
-        yield from _compare(parsed, answer, wanted)
+        wrong = [*_compare(parsed, answer, wanted)]
+        yield from wrong or _moved(parsed, answer, blocks)
     state = stored.get("stored_provider_state")
     for place, fields in state.items() if isinstance(state, dict) else ():
         if isinstance(fields, dict):
@@ -66,17 +67,34 @@ def _committed(
     parsed: Parsed, answers: Sequence[_Answer], committed: object
 ) -> Iterator[tuple[_Answer, list[Fields]]]:
     """Yield the blocks that were kept of each answer."""
-    groups: list[tuple[str, list[Fields]]] = []
-    if isinstance(committed, dict):
-        for place, value in committed.items():
-            groups.append((place.partition(".")[0], _blocks(value)))
-    elif isinstance(committed, list):
-        whole = [item for item in committed if isinstance(item, dict) and "type" not in item]
-        groups = [("", _blocks(item)) for item in whole] or [("", _blocks(committed))]
-    for place, blocks in groups:
+    groups: dict[str, list[Fields]] = {}
+    match committed:
+        case {"type": str()} | {"content": list()} | {"blocks": list()}:
+            groups[""] = _blocks(committed)
+        case dict():
+            for name, value in committed.items():
+                groups.setdefault(_message_of(name), []).extend(_blocks(value))
+        case [{"type": str()}, *_]:
+            groups[""] = _blocks(committed)
+        case list():
+            for number, item in enumerate(committed):
+                name = item.get("at") if isinstance(item, dict) else None
+                held = item.get("block", item) if isinstance(item, dict) else item
+                place = _message_of(name) if isinstance(name, str) else f"#{number}"
+                groups.setdefault(place, []).extend(_blocks(held))
+        case _:
+            pass
+    for name, blocks in groups.items():
+        place = name if name.startswith("messages[") else ""
         answer = _belongs(parsed, answers, place, blocks)
         if answer is not None:
             yield answer, blocks
+
+
+def _message_of(name: str) -> str:
+    """Return the place of a message: of one of its blocks, or of its number; else `name`."""
+    place = name.partition(".")[0]
+    return f"messages[{place}]" if place.isdecimal() else place
 
 
 def _blocks(value: object) -> list[Fields]:
@@ -135,6 +153,29 @@ def _compare(parsed: Parsed, answer: _Answer, wanted: Sequence[_Thought]) -> Ite
     for (order, sent), came in zip(found, wanted, strict=False):
         if sent is not None and sent != came:
             yield _modified(parsed, answer, order)
+
+
+def _moved(parsed: Parsed, answer: _Answer, blocks: Sequence[Fields]) -> Iterator[Finding]:
+    """Yield the first thinking that stands behind other calls than it came behind."""
+    sent = list(answer.message.blocks)
+    if [b.get("type") for b in blocks].count("tool_use") != len(answer.message.calls):
+        return  # not all of the answer was kept, or not all of it is here
+    came = _calls_before(
+        [b.get("type") in SIGNED for b in blocks], [b.get("type") == "tool_use" for b in blocks]
+    )
+    stand = _calls_before(
+        [isinstance(b, Reasoning) and _is_thinking(b) for b in sent],
+        [isinstance(b, ToolCall) for b in sent],
+    )
+    for (_, before), (order, here) in zip(came, stand, strict=False):
+        if before != here:
+            yield _modified(parsed, answer, order)
+            return
+
+
+def _calls_before(thinking: Sequence[bool], calls: Sequence[bool]) -> list[tuple[int, int]]:
+    """Return where thinking stands, and how many calls stand before it."""
+    return [(n, sum(calls[:n])) for n, thinks in enumerate(thinking) if thinks]
 
 
 def _at(
