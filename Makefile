@@ -61,6 +61,7 @@ conformance-mcp: .venv/dev.stamp .venv/project.stamp  ## Run the MCP project's c
 
 soak: .venv/dev.stamp .venv/project.stamp  ## Run for long under faults, watching memory and invariants
 	@$(BIN)/python -m tests.simulation --seeds 100000 --minutes 5 $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.simulation --shared --seeds 100000 --minutes 2 $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.server.history $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.engine.long_talk
 	@$(BIN)/python -m tests.server.cluster $(if $(SEED),--seed $(SEED))

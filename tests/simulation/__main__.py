@@ -2,7 +2,8 @@
 
     python -m tests.simulation --seed 4711 --trace
 
-lives through one of them again, and prints what happened. Exits 1 where a promise is broken, or,
+lives through one of them again, and prints what happened; `--shared` lives on PostgreSQL with a driver
+that fails. Exits 1 where a promise is broken, or,
 with `--mutants`, where a planted fault survives.
 """
 
@@ -16,28 +17,36 @@ import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
-from tests.simulation.history import History, simulate
+from tests.simulation.history import History, simulate, simulate_shared
 from tests.simulation.mutants import MUTANTS, hunt
+from tests.support.postgres import shared_server
 
 MUTANT_SEEDS = range(200)
-COUNTED = ("life", "sent", "CommitAnswer", "effect", "store", "clock", "killed")
+COUNTED = ("life", "sent", "CommitAnswer", "effect", "store", "driver", "clock", "killed")
 
 
-def again(history: History) -> str:
-    """Return the command that lives through a history once more."""
-    return f"python -m tests.simulation --seed {history.seed} --trace"
+def on_postgres(seed: int) -> History:
+    """Live through a history in PostgreSQL, where this process has a server of its own."""
+    server = shared_server()
+    address = server.database()
+    try:
+        return simulate_shared(seed, address, faults=True)
+    finally:
+        server.give_back(address)
 
 
-def explore(seeds: range, minutes: float, jobs: int) -> bool:
+def explore(seeds: range, minutes: float, jobs: int, *, shared: bool) -> bool:
     """Live through the histories of `seeds`, for so long at most; return whether all is well."""
     began, counts, done, broken = time.monotonic(), Counter[str](), 0, 0
+    live, where = (on_postgres, " on PostgreSQL") if shared else (simulate, "")
     with ProcessPoolExecutor(jobs, initializer=_quiet) as pool:
-        for history in pool.map(simulate, seeds, chunksize=4):
+        for history in pool.map(live, seeds, chunksize=4):
             done += 1
             counts += history.counts
             if history.broken:
                 broken += 1
-                print(f"BROKEN: {again(history)}", flush=True)
+                again = f"--seed {history.seed}{' --shared' * shared} --trace"
+                print(f"BROKEN: python -m tests.simulation {again}", flush=True)
                 for promise in history.broken:
                     print(f"  {promise}", flush=True)
             if time.monotonic() - began > minutes * 60:
@@ -45,7 +54,7 @@ def explore(seeds: range, minutes: float, jobs: int) -> bool:
                 break
     figures = ", ".join(f"{counts[name]} {name}" for name in COUNTED)
     print(
-        f"simulation: {done} histories from seed {seeds.start} in {time.monotonic() - began:.0f} s, "
+        f"simulation{where}: {done} histories from seed {seeds.start} in {time.monotonic() - began:.0f} s, "
         f"{sum(counts.values())} steps told ({figures}): {broken} broken"
     )
     return broken == 0
@@ -77,18 +86,19 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--trace", action="store_true", help="print all that happens")
+    parser.add_argument("--shared", action="store_true", help="live on PostgreSQL")
     parser.add_argument("--mutants", action="store_true", help="plant faults and see them caught")
     options = parser.parse_args()
     _quiet()
     if options.mutants:
         return 0 if hunt_all(options.jobs) else 1
     if options.trace:
-        history = simulate(options.seed)
+        history = (on_postgres if options.shared else simulate)(options.seed)
         print("\n".join([*history.lines, *(f"BROKEN {promise}" for promise in history.broken)]))
         print(f"digest {history.digest}")
         return 1 if history.broken else 0
     seeds = range(options.seed, options.seed + options.seeds)
-    return 0 if explore(seeds, options.minutes, options.jobs) else 1
+    return 0 if explore(seeds, options.minutes, options.jobs, shared=options.shared) else 1
 
 
 if __name__ == "__main__":

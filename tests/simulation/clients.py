@@ -92,6 +92,14 @@ class Clients:
             for reader in readers:
                 reader.cancel()
 
+    async def repeat_keys(self) -> None:
+        """Say once more, in fair weather, what was acknowledged under a key: it is the same run."""
+        for sent in [sent for sent in self._ledger.sent if sent.key is not None and sent.run]:
+            try:
+                await self._sent(sent)
+            except AntiphonError as error:
+                self._ledger.broken.append(f"15: {sent.text} is not found by its key: {error}")
+
     async def _once(self) -> None:
         kinds: dict[Callable[[], Awaitable[None]], float] = {
             self._send: 30,

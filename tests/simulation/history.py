@@ -33,6 +33,7 @@ from tests.simulation.clients import Clients, Ledger
 from tests.simulation.clock import Skew, machine_clock
 from tests.simulation.judge import Judge, damage, reader
 from tests.simulation.loop import VirtualLoop
+from tests.simulation.places import Driver, File, Place, Shared
 from tests.simulation.store import Database, SimulatedStore, Weather
 from tests.simulation.tools import ASK_USER, Effects
 from tests.simulation.upstream import HOME, Network, SimulatedTransport, Upstream
@@ -41,6 +42,9 @@ MOST_STEPS: Final = 100_000
 SETTLING_STEP_S: Final = 30.0
 SETTLING_STEPS: Final = 1440
 """Twelve hours in all: a deadline that was set while the clock was off lies hours away."""
+
+MOST_OF_THOUSAND: Final = 20.0
+"""How many journeys to a database fail at most, of a thousand."""
 
 HOUR_MS: Final = 3_600_000
 
@@ -61,11 +65,10 @@ class History:
 
 
 class _Simulation:
-    def __init__(self, seed: int, path: Path) -> None:
+    def __init__(self, seed: int, place: Place) -> None:
         self.history = History(seed)
         self.chance = chance = Chance(seed)
-        self.path = path
-        self.database = Database(path, chance)
+        self.database = Database(place, Chance(~seed))
         self.ledger = Ledger()
         self.skew = Skew()
         self.life = 0
@@ -141,7 +144,7 @@ class _Simulation:
             self.effects,
             reader(world, self.database),
         )
-        self.history.broken += [*self.database.ask(judge.broken()), *damage(self.path)]
+        self.history.broken += [*self.database.ask(judge.broken()), *damage(self.database.place)]
         self.database.close()
         return self.history
 
@@ -223,6 +226,7 @@ class _Simulation:
     def _calm(self) -> None:
         """Let the weather clear up: what is left has to come to its end by itself."""
         self.say("fair weather")
+        self.database.place.calm()
         for part in (self.weather, self.network):
             for name in vars(part):
                 setattr(part, name, 0)
@@ -259,6 +263,7 @@ class _Simulation:
         for name in self.asks:
             await engine.create_conversation(conversation=name)
         await self._settle(engine)
+        await Clients(engine, self.asks, self.ledger, self.chance, self.say).repeat_keys()
         await engine.close()
 
     async def _settle(self, engine: Engine) -> None:
@@ -279,9 +284,20 @@ class _Simulation:
 
 
 def simulate(seed: int) -> History:
-    """Live through the history of `seed`."""
+    """Live through the history of `seed`, in a file."""
     with tempfile.TemporaryDirectory(prefix="antiphon-") as folder:
-        return _Simulation(seed, Path(folder) / "talk.db").run()
+        return _Simulation(seed, File(Path(folder) / "talk.db")).run()
+
+
+def simulate_shared(seed: int, address: str, *, faults: bool) -> History:
+    """Live through it in an empty database of PostgreSQL; with `faults` its driver fails, too."""
+    if not faults:
+        return _Simulation(seed, Shared(address)).run()
+    chance = Chance(seed ^ 0x5EED)
+    driver = Driver(chance, of_thousand=chance.up_to(MOST_OF_THOUSAND))
+    simulation = _Simulation(seed, Shared(address, driver))
+    driver.say = simulation.say
+    return simulation.run()
 
 
 def broken_in(seeds: range) -> Iterator[History]:

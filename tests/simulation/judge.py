@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Final
 
 from antiphon.core.blocks import Message, Origin, Role, Status
@@ -21,10 +20,10 @@ from antiphon.engine.explain import exact_request
 from antiphon.engine.live import Broker
 from antiphon.engine.world import World
 from antiphon.errors import AntiphonError
-from antiphon.stores.sqlite.examine import examine
 from tests.cases.chat_rules import objections
 from tests.simulation.answers import Answer
 from tests.simulation.clients import Ledger
+from tests.simulation.places import Place
 from tests.simulation.store import Database
 from tests.simulation.tools import AGAIN, Effects
 from tests.simulation.upstream import Upstream
@@ -223,11 +222,11 @@ class Judge:
                 yield f"a reader of {name} was told of an event that is gone"
 
 
-def damage(path: Path) -> list[str]:
-    """Return what `antiphon doctor` would say of the file: 9, history hashes to what was recorded."""
+def damage(place: Place) -> list[str]:
+    """Return what `antiphon doctor` would say: 9, history hashes to what was recorded."""
     return [
         f"doctor: {problem.code} at {problem.at}: {problem.message}"
-        for check in examine(path)
+        for check in place.checks()
         for problem in check.problems
     ]
 

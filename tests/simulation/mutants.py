@@ -120,6 +120,11 @@ MUTANTS: Final = (
         plant=_patched(runs, "_by_input", lambda tx, c, command: None),
     ),
     Mutant(
+        name="a start key is not looked up",
+        caught_by="15: ",
+        plant=_patched(runs, "_by_key", lambda tx, c, command: None),
+    ),
+    Mutant(
         name="a cancel leaves calls open",
         caught_by="5: ",
         plant=_patched(endings, "_close_calls", _unanswered),

@@ -1,6 +1,6 @@
 """The store's port with the weather in front of it: slow, busy, and cut off before or after a commit.
 
-Behind it is the real store on a real file. It is asked between two steps of the simulated process,
+Behind it is the real store, in a file or on PostgreSQL. It is asked between two steps of the simulated process,
 and has answered before the next one, so its own threads cannot be told from its being quick.
 """
 
@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from antiphon.core.commands import Command, Fence
@@ -19,9 +18,9 @@ from antiphon.core.ids import ConversationId, NodeId
 from antiphon.core.records import StoredEvent
 from antiphon.errors import NotDurable, StoreError
 from antiphon.stores.base import Store
-from antiphon.stores.sqlite import open_sqlite
 from tests.simulation.chance import Chance
 from tests.simulation.loop import VirtualLoop
+from tests.simulation.places import Place
 
 T = TypeVar("T")
 
@@ -30,11 +29,11 @@ LINGER_S: Final = 0.25
 
 
 class Database:
-    """The real store on its file, opened anew for each life of the process."""
+    """The real store in its place, opened anew for each life of the process."""
 
-    def __init__(self, path: Path, chance: Chance) -> None:
-        self._path = path
-        self._chance = chance
+    def __init__(self, place: Place, keys: Chance) -> None:
+        self.place = place
+        self._keys = keys
         self._host = asyncio.new_event_loop()
         self.store: Store = self._opened()
 
@@ -48,7 +47,7 @@ class Database:
             asyncio._set_running_loop(outer)
 
     def reopen(self) -> None:
-        """Open it as another process would, which knows only what the file holds."""
+        """Open it as another process would, which knows only what is stored."""
         self.ask(self.store.close())
         self.store = self._opened()
 
@@ -57,8 +56,7 @@ class Database:
         self._host.close()
 
     def _opened(self) -> Store:
-        new_key = partial(self._chance.bytes, 32)
-        return self.ask(open_sqlite(self._path, synchronous="OFF", new_key=new_key))
+        return self.ask(self.place.open(partial(self._keys.bytes, 32)))
 
 
 async def _awaited(question: Awaitable[T]) -> T:
@@ -199,8 +197,9 @@ class SimulatedStore:
         store, commands = self.database.store, queued.commands
         name = "+".join(type(command).__name__ for command in commands)
         try:
-            work = store.do(commands[0]) if queued.alone else store.do_all(*commands)
-            done = self.database.ask(work)
+            with self.database.place.at_work():
+                work = store.do(commands[0]) if queued.alone else store.do_all(*commands)
+                done = self.database.ask(work)
         except Exception as error:  # noqa: BLE001 - its caller is told
             done = error
         verdict = done if isinstance(done, Denied | Exception) else "done"
