@@ -18,7 +18,7 @@ from antiphon.adapters.openai_chat import OpenAIChat
 from antiphon.adapters.openai_chat.dialects import DIALECTS as CHAT
 from antiphon.adapters.openai_chat.dialects import OPENAI
 from antiphon.adapters.openai_responses import OpenAIResponses
-from antiphon.core.profile_rules import KIND_NAMES
+from antiphon.core.profile_reading import KIND_NAMES
 from antiphon.errors import InvalidInput
 
 KNOWN: Final = (

@@ -153,6 +153,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     signed_reasoning: bool = False
     reasoning_leads: bool = False
 
+    def __hash__(self) -> int:
+        """Those of one name are told apart by comparing them: few differ in what facts changed."""
+        return hash(self.name)
+
     def spoken_as(self, role: Role) -> Role | None:
         """Return the role that a message of `role` can safely go out in, or None.
 

@@ -7,156 +7,84 @@ reading a rule is silent about what the adapter will put right, and lists in the
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from antiphon.core.block_rules import (
     of_message,
-    particular,
-    particular_messages,
     problems,
     says_nothing,
 )
 from antiphon.core.blocks import (
-    Audio,
     File,
     Image,
     Message,
     Reasoning,
-    Refusal,
     Role,
     Text,
     ToolCall,
     ToolResult,
-    Unknown,
     block_id,
 )
 from antiphon.core.findings import Finding, Severity
 from antiphon.core.ids import CallId
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.profile import Echo, Profile
+from antiphon.core.profile_reading import KIND_NAMES, reading_of
 from antiphon.core.step_rules import StepRules
 from antiphon.core.tool_rules import check_tools
 
-KIND_NAMES: Final[Mapping[type, str]] = {
-    Text: "text",
-    Image: "image",
-    Audio: "audio",
-    File: "file",
-    Reasoning: "reasoning",
-    Refusal: "refusal",
-    ToolCall: "tool_call",
-    ToolResult: "tool_result",
-}
 INSTRUCTING: Final = frozenset({Role.SYSTEM, Role.DEVELOPER})
 
 
 class ProfileRules:
-    """Holds one line against one profile. `LineChecker` feeds it and asks it."""
+    """Holds one line against one profile. `LineChecker` feeds it and asks it.
+
+    Args:
+        profile: The facts.
+        mapped: Whether the adapter will map what can be mapped safely.
+        tools: What is declared with the line.
+        findings: Where findings are put.
+    """
 
     __slots__ = (
         "_between",
-        "_blanks",
-        "_call_ids",
         "_count",
-        "_echoes",
         "_findings",
-        "_follow",
-        "_free_roles",
-        "_kinds",
         "_last",
         "_leader",
         "_mapped",
-        "_may_follow_results",
-        "_names",
-        "_particular",
-        "_particular_messages",
         "_profile",
-        "_silent",
-        "_spoken",
+        "_reading",
         "_steps",
         "_tools",
         "_turn",
         "_turn_left",
     )
 
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         profile: Profile,
         *,
         mapped: bool,
         tools: Collection[ToolDeclaration],
         findings: list[Finding],
-    ) -> ProfileRules:
-        """Return the rules for an empty line.
-
-        Args:
-            profile: The facts.
-            mapped: Whether the adapter will map what can be mapped safely.
-            tools: What is declared with the line.
-            findings: Where findings are put.
-        """
-        rules = _untouched(_ByIdentity(profile), mapped=mapped).copy(findings)
-        rules._tools = len(tools)
-        findings.extend(check_tools(profile, tools, mapped=mapped))
-        return rules
-
-    def __init__(self, profile: Profile, *, mapped: bool) -> None:
-        findings: list[Finding] = []
+    ) -> None:
         self._profile = profile
         self._mapped = mapped
-        self._tools = 0
-        self._kinds = {
-            role: frozenset(
-                kind for kind, name in KIND_NAMES.items() if name in profile.kinds.get(role, ())
-            )
-            | (
-                {Unknown, Reasoning, Refusal} if mapped else {Unknown}
-            )  # the graph rules speak of unknown kinds, and of kinds in a foreign role
-            for role in Role
-        }
-        self._call_ids = re.compile(profile.call_id_pattern) if profile.call_id_pattern else None
-        names = None if mapped else profile.tool_name_pattern
-        self._names = re.compile(names) if names else None
+        self._reading = reading_of(profile, mapped)
+        self._tools = len(tools)
         self._findings = findings
-        # What the profile has no rule about is not looked at, message by message.
-        self._blanks = not (profile.blank_text and profile.empty_text)
-        self._echoes = not mapped and profile.reasoning in (Echo.WITH_CALLS, Echo.ALWAYS)
-        self._follow = profile.after_assistant is not None or profile.after_tool is not None
-        self._spoken = {
-            role: profile.spoken_as(role) if mapped or role is Role.TOOL else role for role in Role
-        }
-        ordered = (
-            profile.system_first
-            or profile.system_apart
-            or profile.alternation
-            or profile.starts_with_user
-            or self._follow
-        )
-        self._free_roles = frozenset() if ordered else self._spoken_as_such()
+        findings.extend(check_tools(profile, tools, mapped=mapped))
         self._count = 0
         self._last: Message | None = None
         self._leader: tuple[Message, int] | None = None  # the first answer since a person spoke
-        self._particular = particular(profile, mapped=mapped)
-        self._particular_messages = particular_messages(profile, mapped=mapped)
-        # Most blocks are of a kind that there is no more to ask about than where it stands.
-        asked_about = {ToolCall, ToolResult, Image, *self._particular}
-        asked_about |= {Text} if self._blanks else set()
-        self._silent = {role: kinds - asked_about for role, kinds in self._kinds.items()}
         self._turn: Role | None = None
         self._turn_left = False
         self._between: dict[CallId, str] = {}
-        self._steps = (
-            StepRules(profile, findings) if StepRules.concern(profile, mapped=mapped) else None
-        )
-        # What the adapter puts behind results has to be legal there.
-        user_may = profile.after_tool is None or Role.USER in profile.after_tool
-        self._may_follow_results = mapped and user_may and not profile.alternation
+        self._steps = StepRules(profile, findings) if self._reading.steps else None
 
     def copy(self, findings: list[Finding]) -> ProfileRules:
         """Return rules that stand where these stand, and put their findings into `findings`."""
@@ -190,7 +118,7 @@ class ProfileRules:
             self._stands_between(message, owed)
         if self._steps is not None:
             self._steps.feed(message, self._last, start, owed)
-        if role not in self._free_roles:
+        if role not in self._reading.free_roles:
             self._roles(message, start)
         most = self._profile.max_blocks
         if most is not None and len(message.blocks) > most:
@@ -200,7 +128,7 @@ class ProfileRules:
                 start,
                 f"At most {most} blocks may stand in one message.",
             )
-        if self._particular_messages:
+        if self._reading.particular_messages:
             for code, sentence in of_message(
                 self._profile, message, self._last, mapped=self._mapped
             ):
@@ -209,7 +137,7 @@ class ProfileRules:
             self._leader = None
         elif role is Role.ASSISTANT:
             self._leader = self._leader or (message, start)
-            if self._echoes:
+            if self._reading.echoes:
                 self._reasoning(message, start)
             if not self._profile.text_with_calls:
                 self._text_and_calls(message, start)
@@ -219,12 +147,12 @@ class ProfileRules:
     def _blocks(self, message: Message, start: int) -> int:
         """Judge each block, and return how many are blank texts that the adapter leaves out."""
         role, left_out = message.role, 0
-        allowed, silent = self._kinds[role], self._silent[role]
+        allowed, silent = self._reading.kinds[role], self._reading.silent[role]
         for order, block in enumerate(message.blocks):
             kind = type(block)
             if kind in silent:
                 continue
-            if kind in self._particular:
+            if kind in self._reading.particular:
                 for code, sentence in problems(self._profile, block, mapped=self._mapped):
                     self._find(code, block_id(message.id, order), start + order, sentence)
             if kind is ToolCall and role is Role.ASSISTANT:
@@ -233,7 +161,7 @@ class ProfileRules:
                 self._result(message, order, start + order, block)  # type: ignore[arg-type]
             elif kind not in allowed:
                 self._not_allowed(message, order, start + order, kind)
-            elif kind is Text and self._blanks and says_nothing(self._profile, block.text):  # type: ignore[union-attr]
+            elif kind is Text and self._reading.blanks and says_nothing(self._profile, block.text):  # type: ignore[union-attr]
                 if self._mapped:
                     left_out += 1
                 else:
@@ -292,21 +220,13 @@ class ProfileRules:
                 "that stood before them, as it came.",
             )
 
-    def _spoken_as_such(self) -> frozenset[Role]:
-        """Roles that no rule of this profile has a word against, wherever they stand."""
-        return self._profile.roles | (
-            frozenset(r for r in Role if self._profile.spoken_as(r))
-            if self._mapped
-            else frozenset()
-        )
-
     def _roles(self, message: Message, start: int) -> None:
         """Roles and their order. Kept in one place, since each rule takes the others as given."""
         profile, role = self._profile, message.role
         if profile.system_apart and role in INSTRUCTING:
             self._apart(message, start)
             return
-        spoken = self._spoken[role]
+        spoken = self._reading.spoken[role]
         if spoken not in profile.roles:
             known = ", ".join(sorted(profile.roles))
             grammar = profile.alternation and role in INSTRUCTING
@@ -326,7 +246,7 @@ class ProfileRules:
                     "System text has to be one message, the very first. Merge it there.",
                 )
             return
-        if self._follow:
+        if self._reading.follows:
             self._follows(message, start, spoken)
         if spoken is Role.TOOL or (
             spoken is Role.ASSISTANT and any(type(b) is ToolCall for b in message.blocks)
@@ -400,7 +320,9 @@ class ProfileRules:
             joined and self._last.role is message.role is Role.ASSISTANT  # type: ignore[union-attr]
         ):
             return
-        if self._may_follow_results and not any(type(b) is ToolCall for b in message.blocks):
+        if self._reading.may_follow_results and not any(
+            type(b) is ToolCall for b in message.blocks
+        ):
             after = profile.after_tool
             may_follow = after is None or profile.spoken_as(message.role) in after
             # Behind the results it could be the last message of all.
@@ -411,7 +333,11 @@ class ProfileRules:
 
     def _call(self, message: Message, order: int, position: int, call: ToolCall) -> None:
         profile = self._profile
-        if self._names is not None and self._names.fullmatch(call.name) is None and call.name:
+        if (
+            self._reading.names is not None
+            and self._reading.names.fullmatch(call.name) is None
+            and call.name
+        ):
             at = block_id(message.id, order)
             self._find(
                 "bad_tool_name",
@@ -435,7 +361,7 @@ class ProfileRules:
     def _call_id(self, at: str, position: int, call_id: CallId) -> None:
         profile, length = self._profile, len(call_id)
         both = "Use another, on the call and on its result."
-        if self._call_ids is not None and self._call_ids.fullmatch(call_id) is None:
+        if self._reading.call_ids is not None and self._reading.call_ids.fullmatch(call_id) is None:
             sentence = f"The provider takes call ids of the form {profile.call_id_pattern}. {both}"
             self._find("bad_call_id", at, position, sentence, call_id)
         elif profile.call_id_max is not None and length > profile.call_id_max:
@@ -467,7 +393,7 @@ class ProfileRules:
             )
         if (
             not self._profile.result_media
-            and not self._may_follow_results
+            and not self._reading.may_follow_results
             and any(type(p) is not Text for p in result.content)
         ):
             self._find(
@@ -560,27 +486,6 @@ class ProfileRules:
         self._find(code, at, position, message, *call_ids)
         noted = msgspec.structs.replace(self._findings.pop(), severity=Severity.NOTE)
         self._findings.append(noted)
-
-
-class _ByIdentity:
-    """A profile as a key: two that say the same are hardly ever two, and dear to compare."""
-
-    __slots__ = ("profile",)
-
-    def __init__(self, profile: Profile) -> None:
-        self.profile = profile
-
-    def __hash__(self) -> int:
-        return id(self.profile)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _ByIdentity) and self.profile is other.profile
-
-
-@lru_cache(maxsize=64)
-def _untouched(key: _ByIdentity, *, mapped: bool) -> ProfileRules:
-    """Return the rules of a profile before any message, to be copied: what they ask is worked out once."""
-    return ProfileRules(key.profile, mapped=mapped)
 
 
 def _is_paused(message: Message) -> bool:

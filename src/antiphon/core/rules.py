@@ -41,7 +41,8 @@ from antiphon.core.ledger import arguments_digest
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.media import MEDIA, unreadable
 from antiphon.core.profile import Profile
-from antiphon.core.profile_rules import INSTRUCTING, KIND_NAMES, ProfileRules
+from antiphon.core.profile_reading import KIND_NAMES
+from antiphon.core.profile_rules import INSTRUCTING, ProfileRules
 from antiphon.errors import InvalidInput
 
 BELOW_INSTRUCTION: Final = frozenset({Trust.MODEL, Trust.TOOL, Trust.RETRIEVED})
@@ -127,7 +128,7 @@ class LineChecker:
         self._early: dict[CallId, Finding] = {}
         self._unlisted: set[CallId] = set()
         self._profile_rules = (
-            ProfileRules.of(profile, mapped=mapped, tools=tools, findings=self._findings)
+            ProfileRules(profile, mapped=mapped, tools=tools, findings=self._findings)
             if profile is not None
             else None
         )

@@ -45,6 +45,7 @@ from antiphon.core.blocks import (
 from antiphon.core.ids import CallId, ConversationId, MessageId
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.profile import Echo, Profile
+from antiphon.core.profile_reading import reading_of
 from antiphon.errors import InternalError
 
 INSTRUCTIONS: Final = MessageId("instructions")
@@ -93,7 +94,7 @@ class ChatLine(Line):
         )
         self._wire = wire.at(policy.endpoint or wire.home)
         self._tools: dict[CallId, str] = {}
-        self._spoken = {role: profile.spoken_as(role) for role in Role}
+        self._spoken = reading_of(profile, mapped=True).spoken
         self._refusals = "refusal" in profile.kinds.get(Role.ASSISTANT, ())
         self._head, mapped = head(names.chosen(policy), names.declared, self._wire)
         self._mappings += mapped

@@ -177,7 +177,7 @@ def rendered_anew(
             said=nodes[:-1],
         )
     try:
-        return rendered(line.copy(), nodes[-1:], places)
+        return rendered(line.copy() if nodes[:-1] else line, nodes[-1:], places)
     except SequenceRejected:
         lines.forget(row.id)
         raise
