@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import io
 import json
 import os
@@ -303,6 +304,18 @@ def test_colour_is_for_a_terminal_that_wants_it(tmp_path: Path, variable: dict[s
     assert b"\x1b" not in piped.stdout + piped.stderr
 
 
+def test_a_result_behind_a_call_that_cannot_be_read_is_not_called_an_orphan(lint: Any) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {}}}
+    asking = {"role": "assistant", "content": None, "tool_calls": [call]}
+    answer = {"role": "tool", "tool_call_id": "c1", "content": "1"}
+    ask = {"role": "user", "content": "x"}
+    codes = [
+        [f["code"] for f in json.loads(lint(messages, "--json")[1])["findings"]]
+        for messages in ({"messages": [ask, asking, answer]}, {"messages": [ask, answer, asking]})
+    ]
+    assert codes == [["malformed_item"], ["orphan_tool_result", "malformed_item"]]
+
+
 # What cannot be read at all.
 
 
@@ -344,6 +357,21 @@ def test_what_cannot_be_read_is_one_clear_error(
     assert told["code"] == code
     assert told["retryable"] is False
     assert told["at"] == at or told["at"].endswith(str(at))
+
+
+@pytest.mark.parametrize(
+    ("data", "helps"),
+    [
+        (b"\xff\xfe{\x00}\x00", "UTF-16"),
+        (b"\xfe\xff\x00{\x00}", "UTF-16"),
+        (gzip.compress(b"{}", mtime=0), "gzip -d"),
+    ],
+)
+def test_what_is_text_of_another_kind_is_told_by_its_beginning(
+    lint: Any, data: bytes, helps: str
+) -> None:
+    exit_code, _, err = lint(data)
+    assert (exit_code, err.startswith("error[invalid_utf8]"), helps in err) == (2, True, True)
 
 
 def test_a_body_too_large_to_be_a_request_is_refused_before_it_is_parsed(

@@ -471,6 +471,13 @@ def test_facts_change_the_profile_and_nothing_but_the_profile() -> None:
     assert OPENAI_CHAT.call_id_max == 64
 
 
+def test_reasoning_may_stand_in_a_request_where_the_model_wants_it_back_and_nowhere_else() -> None:
+    whole = line(user(), model(Reasoning(text="hm"), "ok"), user())
+    for word, codes in {"with_calls": [], "kept": [], "never": ["block_not_allowed"]}.items():
+        profile = with_facts(OPENAI_CHAT, {"reasoning_echo": word})
+        assert [f.code for f in check(whole, profile, mapped=False)] == codes
+
+
 @pytest.mark.req("M20", "M21")
 def test_a_role_is_only_ever_mapped_to_one_of_no_more_authority() -> None:
     rank = {Role.SYSTEM: 2, Role.DEVELOPER: 2, Role.USER: 1, Role.ASSISTANT: 0, Role.TOOL: 0}

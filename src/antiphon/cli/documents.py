@@ -21,6 +21,13 @@ from antiphon.errors import InvalidInput
 MAX_BYTES: Final = 64 * 1024 * 1024
 
 COMBINED: Final = frozenset({"from", "request", "graph", "target", "model_profile", "stored"})
+OTHER_TEXT: Final = {
+    b"\xff\xfe": "It is UTF-16, and JSON is sent as UTF-8. Save it so.",
+    b"\xfe\xff": "It is UTF-16, and JSON is sent as UTF-8. Save it so.",
+    b"\x1f\x8b": "It is compressed. Unpack it first: gzip -d.",
+}
+"""How files begin that people take for text, and what would help."""
+
 SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 
 
@@ -89,6 +96,9 @@ def decode(data: bytes, name: str) -> tuple[object, str]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        for beginning, what in OTHER_TEXT.items():
+            if data.startswith(beginning):
+                raise InvalidInput(what, code="invalid_utf8", at=name) from None
         line = data.count(b"\n", 0, error.start) + 1
         raise InvalidInput(
             f"Byte {error.start} (line {line}) is no UTF-8.", code="invalid_utf8", at=name

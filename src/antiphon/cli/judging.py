@@ -133,9 +133,15 @@ def _findings(parsed: Parsed, found: Iterable[Finding]) -> tuple[Finding, ...]:
 def _in_order(parsed: Parsed, findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return `findings`, the first reason first.
 
-    A result that could not be read is missing for no other reason: what it lacks comes first.
+    A result that could not be read is missing for no other reason: what it lacks comes first. Nor
+    is it said of results behind a message that could not be read that nobody asked for them.
     """
     told = ordered(findings)
     if not parsed.findings:
         return told
+    unread = [f.position for f in parsed.findings if f.code == "malformed_item"]
+    if unread:
+        orphans = (f for f in told if f.code == "orphan_tool_result")
+        hidden = {f.at for f in orphans if f.position >= min(unread)}
+        told = tuple(f for f in told if f.code != "orphan_tool_result" or f.at not in hidden)
     return tuple(sorted(told, key=lambda finding: finding.code == "missing_tool_result"))

@@ -269,23 +269,36 @@ def _role_set(value: object) -> frozenset[Role]:
 FACTS: Final[Mapping[str, Callable[[object], dict[str, object]]]] = {
     "call_id_max": _length,
     "call_id_pattern": _pattern,
-    "prefill": _word("ends_with_user", supported=False, unsupported=True),
-    "system_position": _word("system_first", anywhere=False, first=True, first_only=True),
+    "prefill": _word(
+        "ends_with_user", supported=False, allowed=False, unsupported=True, forbidden=True
+    ),
+    "system_position": _word(
+        "system_first", anywhere=False, any=False, first=True, first_only=True, start=True
+    ),
     "roles": _roles,
-    "alternation": _word("alternation", free=False, none=False, strict=True),
+    "alternation": _word("alternation", free=False, none=False, strict=True, required=True),
     "after_tool": _after_tool,
     "text_with_calls": _flag("text_with_calls"),
     "image_urls": _flag("image_urls"),
     "thinking": _word("reasoning_leads", optional=False, required=True),
     "thought_signatures": _word(
-        "signed_calls", first_call_of_each_step=True, required=True, optional=False, none=False
+        "signed_calls",
+        first_call_of_each_step=True,
+        required=True,
+        enforced=True,
+        optional=False,
+        none=False,
     ),
     "reasoning_echo": _word(
         "reasoning",
         never=Echo.NEVER,
         none=Echo.NEVER,
+        forbidden=Echo.NEVER,
         kept=Echo.KEPT,
+        optional=Echo.KEPT,
         with_calls=Echo.WITH_CALLS,
+        with_tool_calls=Echo.WITH_CALLS,
+        tool_calls=Echo.WITH_CALLS,
         required=Echo.WITH_CALLS,
         always=Echo.ALWAYS,
     ),
