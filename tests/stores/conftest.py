@@ -12,6 +12,7 @@ import pytest
 from antiphon.stores.base import Store
 from antiphon.stores.postgres import open_postgres
 from antiphon.stores.postgres import writer as postgres_writer
+from antiphon.stores.sql.packing import pack
 from antiphon.stores.sql.recent import News, news_of
 from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sqlite import open_sqlite, writer
@@ -46,6 +47,13 @@ def compare(tx: Transaction) -> None:
             assert attempt == fresh.attempt(c.id, attempt.operation)
         for run, calls in known.calls.items():
             assert list(calls.values()) == fresh.calls_of_run(c, fresh.run(c, run))
+        for digest in known.contents:
+            assert fresh.one(
+                """SELECT 1 FROM content_use AS u JOIN content AS c
+                ON c.tenant = u.tenant AND c.digest = u.digest
+                WHERE u.conversation = ? AND u.tenant = ? AND u.digest = ?""",
+                (number, c.tenant, pack(digest)),
+            )
         if known.deletions is not None:
             assert known.deletions == fresh.deletions(number)
         for message, node in known.nodes.items():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.core.commands import Then
+from antiphon.core.commands import EraseConversation, PutContent, Then
 from antiphon.core.ids import RunId
 from antiphon.core.records import CallState
 from antiphon.stores.sql.held import Held
@@ -15,7 +15,7 @@ from antiphon.stores.sql.statements import Parameters, Row, insertion
 from antiphon.stores.sql.transaction import Transaction
 from antiphon.stores.sqlite import open_sqlite
 from antiphon.stores.sqlite.statements import SqliteStatements
-from tests.stores.talk import Talk, done
+from tests.stores.talk import Talk, a_digest, done
 
 
 class Heard(SqliteStatements):
@@ -112,3 +112,29 @@ async def test_calls_that_begin_as_their_message_is_committed_are_written_once(
     assert [(call.call_id, call.state) for call in calls] == [
         (one, CallState.EXECUTING) for one in ids
     ]
+
+
+async def test_content_that_a_conversation_has_had_stored_is_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    execute = SqliteStatements.execute
+
+    def heard(self: SqliteStatements, sql: str, parameters: Parameters = ()) -> None:
+        written.append(sql)
+        execute(self, sql, parameters)
+
+    monkeypatch.setattr(SqliteStatements, "execute", heard)
+    store = await open_sqlite(tmp_path / "held.db")
+    talk, other = await Talk.begin(store), await Talk.begin(store, "conv_2")
+    item = (a_digest("rules"), b"rules")
+    for _ in range(3):
+        await talk.do(PutContent(**talk.head(), items=(item,)))
+    await other.do(PutContent(**other.head(), items=(item,)))
+    assert [sql.split()[2] for sql in written if "INTO content" in sql] == [
+        "content", "content_use",
+        "content", "content_use",
+    ]  # fmt: skip
+    await talk.do(EraseConversation(**talk.head()))
+    assert await store.content(talk.tenant(), item[0]) == b"rules"
+    await store.close()

@@ -26,7 +26,7 @@ def argument(value: object) -> str:
     if value is None:
         return "NULL"
     if isinstance(value, int):
-        return f"'{int(value)}'"
+        return f"'{value:d}'"
     if isinstance(value, bytes):
         return f"'\\x{value.hex()}'"
     return literal(value)

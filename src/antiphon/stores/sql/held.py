@@ -7,9 +7,9 @@ inserted as it stands then. What is written alike goes together.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from antiphon.stores.sql.statements import Statements, update
+from antiphon.stores.sql.statements import Parameters, Statements, update
 
 TABLES: Final = ("run", "message", "call")
 """Whose rows are held, in an order in which each names only rows of those before it."""
@@ -55,3 +55,43 @@ class Held:
         """Forget it: it is undone."""
         self._new.clear()
         self._changed.clear()
+
+
+class Holding:
+    """Statements on one connection. None of them sees a row otherwise than as it stands now."""
+
+    def __init__(self, connection: Statements) -> None:
+        self._connection = connection
+        self._held = Held()
+
+    def _settled(self) -> Statements:
+        if self._held:
+            self._held.write(self._connection)
+        return self._connection
+
+    def execute(self, sql: str, parameters: Parameters = ()) -> None:
+        """Carry out a statement; what is wrong with it may be told later in this request."""
+        self._settled().execute(sql, parameters)
+
+    def changed(self, sql: str, parameters: Parameters = ()) -> int:
+        """Carry out a statement and return how many rows it changed."""
+        return self._settled().changed(sql, parameters)
+
+    def took(self, sql: str, parameters: Parameters = (), *, foreseen: bool = True) -> bool:
+        """Carry out a statement that changes one row unless its own conditions forbid it.
+
+        Whether it did; what was `foreseen` wrongly is noticed before anything is durable.
+        """
+        return self._settled().took(sql, parameters, foreseen=foreseen)
+
+    def absent(self, sql: str, parameters: Parameters = ()) -> bool:
+        """Whether a question finds no row; most often it does not, and that is foreseen."""
+        return self._settled().absent(sql, parameters)
+
+    def one(self, sql: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
+        """Return the first row, or None."""
+        return self._settled().one(sql, parameters)
+
+    def all(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
+        """Return every row."""
+        return self._settled().all(sql, parameters)

@@ -26,7 +26,8 @@ from antiphon.stores.sql.rows import AttemptRow, ConversationRow, RunRow
 
 CONVERSATIONS: Final = 1024
 NODES: Final = 32
-"""How many conversations are known, and the newest nodes of each."""
+CONTENTS: Final = 64
+"""How many conversations are known, and of each the newest nodes and the names of contents."""
 
 
 class Node(NamedTuple):
@@ -41,7 +42,17 @@ class Node(NamedTuple):
 class Known:
     """One conversation's rows that are at work; None where they have not been asked for."""
 
-    __slots__ = ("attempts", "calls", "deletions", "inputs", "last", "nodes", "row", "runs")
+    __slots__ = (
+        "attempts",
+        "calls",
+        "contents",
+        "deletions",
+        "inputs",
+        "last",
+        "nodes",
+        "row",
+        "runs",
+    )
 
     def __init__(self, row: ConversationRow) -> None:
         self.row = row
@@ -53,6 +64,8 @@ class Known:
         """The newest attempts of operations that are not finished."""
         self.calls: dict[RunId, dict[CallId, CallRow]] = {}
         """The whole ledger of a run, oldest first."""
+        self.contents: set[Digest] = set()
+        """Content that is stored and noted to be needed here, so that it stays: some of it."""
         self.deletions: frozenset[MessageId] | None = None
         self.nodes: OrderedDict[MessageId, Node] = OrderedDict()
         self.last: dict[str, int] = {}

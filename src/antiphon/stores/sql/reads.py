@@ -98,7 +98,7 @@ def conversation(db: Statements, conversation: ConversationId) -> Conversation:
 
 
 def _conversation(db: Statements, row: tuple[Any, ...]) -> Conversation:
-    c = ConversationRow._make(row)
+    c = ConversationRow(*row)
     return c.record(_deleted(db, c.number, c.revision))
 
 
@@ -321,7 +321,7 @@ SELECT (SELECT c.id FROM conversation AS c WHERE c.number = run.place >> 32), {R
 
 
 def _run(row: tuple[Any, ...]) -> Run:
-    return RunRow._make(row[1:]).record(row[0])
+    return RunRow(*row[1:]).record(row[0])
 
 
 def run(db: Statements, conversation: ConversationId | None, run: RunId) -> Run:
@@ -461,7 +461,7 @@ def manifest(db: Statements, operation: OperationId) -> tuple[Manifest, Digest]:
 def attempts(db: Statements, operation: OperationId) -> list[Attempt]:
     """Return an operation's attempts, first to last."""
     rows = db.all(ATTEMPT + "WHERE m.operation = ? ORDER BY a.number", (operation,))
-    return [AttemptRow._make(row).record() for row in rows]
+    return [AttemptRow(*row).record() for row in rows]
 
 
 def attempts_in(db: Statements, states: Iterable[State]) -> list[Attempt]:
@@ -471,7 +471,7 @@ def attempts_in(db: Statements, states: Iterable[State]) -> list[Attempt]:
         ATTEMPT + f"WHERE {_any('a.state', wanted)} ORDER BY a.prepared_ms, a.manifest, a.number",
         wanted,
     )
-    return [AttemptRow._make(row).record() for row in rows]
+    return [AttemptRow(*row).record() for row in rows]
 
 
 def calls(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from antiphon.core.commands import OpenResponse, StartRun
 from antiphon.core.dispatch import State
@@ -48,7 +49,7 @@ _message_ids: Final = msgspec.json.Decoder(tuple[MessageId, ...]).decode
 read_handover: Final = msgspec.json.Decoder(HandOver).decode
 
 
-class ConversationRow(NamedTuple):
+class ConversationRow(msgspec.Struct, frozen=True):
     """A conversation's row, with its number and the place of its active session."""
 
     number: int
@@ -103,7 +104,7 @@ FROM conversation AS c JOIN session AS s ON s.place = c.session
 """
 
 
-class RunRow(NamedTuple):
+class RunRow(msgspec.Struct, frozen=True):
     """A run's row, with its place and those of its operations.
 
     `operation_id` is no column of its own: it is what stands at `operation`.
@@ -256,7 +257,7 @@ class RunRow(NamedTuple):
         )
 
 
-RUN: Final = f"""{", ".join(RunRow._fields[:-1])},
+RUN: Final = f"""{", ".join(RunRow.__struct_fields__[:-1])},
   (SELECT manifest.operation FROM manifest WHERE manifest.place = run.operation)"""
 
 
@@ -312,7 +313,7 @@ FROM response AS r JOIN conversation AS c ON c.number = r.place >> 32
 """
 
 
-class AttemptRow(NamedTuple):
+class AttemptRow(msgspec.Struct, frozen=True):
     """An attempt, after what its manifest says of it and whose it is."""
 
     operation: OperationId
@@ -374,7 +375,7 @@ class AttemptRow(NamedTuple):
     def born(self, number: int, state: State, now_ms: int) -> AttemptRow:
         """Return the attempt of this number under the same manifest, as it begins."""
         begun = {**_UNTOUCHED, "state": state, "prepared_ms": now_ms}
-        return self._replace(number=number, **begun)
+        return replace(self, number=number, **begun)
 
     def record(self) -> Attempt:
         """Return the row as the store hands it out."""
@@ -404,7 +405,7 @@ class AttemptRow(NamedTuple):
         )
 
 
-_OWN: Final = AttemptRow._fields[AttemptRow._fields.index("manifest") :]
+_OWN: Final = AttemptRow.__struct_fields__[AttemptRow.__struct_fields__.index("manifest") :]
 
 _UNTOUCHED: Final[dict[str, Any]] = {
     "generation": 0,

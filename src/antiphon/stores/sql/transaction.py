@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from antiphon.core.blocks import Message, Status
 from antiphon.core.commands import Command, Fence, Quarantine
@@ -35,8 +36,8 @@ from antiphon.stores.sql.call_rows import (
     changed_columns,
     read_call,
 )
-from antiphon.stores.sql.held import Held
-from antiphon.stores.sql.known import NODES, Knowledge, Known, Node
+from antiphon.stores.sql.held import Holding
+from antiphon.stores.sql.known import CONTENTS, NODES, Knowledge, Known, Node
 from antiphon.stores.sql.message_rows import MESSAGE, message_record
 from antiphon.stores.sql.packing import unpack
 from antiphon.stores.sql.places import conversation_of, place, span
@@ -48,7 +49,7 @@ from antiphon.stores.sql.rows import (
     ConversationRow,
     RunRow,
 )
-from antiphon.stores.sql.statements import Parameters, Statements, update
+from antiphon.stores.sql.statements import Statements, update
 
 
 class Settled(NamedTuple):
@@ -72,7 +73,7 @@ class Outrun(Exception):
     """Another node was first with what this request was about to write: carry it out anew."""
 
 
-class Transaction:
+class Transaction(Holding):
     """One unit of work on the writer's connection.
 
     Rows that are at work are read once and then known. What is changed in them is held: in rows
@@ -87,52 +88,17 @@ class Transaction:
         new_key: Callable[[], bytes],
         knowledge: Knowledge | None = None,
     ) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._new_key = new_key
         self._knowledge = knowledge or Knowledge()
         self._used: dict[int, Known] = {}
         self.rewritten: set[int] = set()
-        self._held = Held()
         self._dirty: dict[int, dict[str, object]] = {}
         self._untold: list[tuple[int, int, bytes]] = []
         self.events: list[StoredEvent] = []
         self.late: list[Quarantine] = []
         self.touched: set[ConversationId] = set()
         self.messages: list[Message | Settled | Erased] = []
-
-    # Statements. None can see a row otherwise than as it stands now.
-
-    def _settled(self) -> Statements:
-        if self._held:
-            self._held.write(self._connection)
-        return self._connection
-
-    def execute(self, sql: str, parameters: Parameters = ()) -> None:
-        """Carry out a statement; what is wrong with it may be told later in this request."""
-        self._settled().execute(sql, parameters)
-
-    def changed(self, sql: str, parameters: Parameters = ()) -> int:
-        """Carry out a statement and return how many rows it changed."""
-        return self._settled().changed(sql, parameters)
-
-    def took(self, sql: str, parameters: Parameters = (), *, foreseen: bool = True) -> bool:
-        """Carry out a statement that changes one row unless its own conditions forbid it.
-
-        Whether it did; what was `foreseen` wrongly is noticed before anything is durable.
-        """
-        return self._settled().took(sql, parameters, foreseen=foreseen)
-
-    def absent(self, sql: str, parameters: Parameters = ()) -> bool:
-        """Whether a question finds no row; most often it does not, and that is foreseen."""
-        return self._settled().absent(sql, parameters)
-
-    def one(self, sql: str, parameters: Parameters = ()) -> tuple[Any, ...] | None:
-        """Return the first row, or None."""
-        return self._settled().one(sql, parameters)
-
-    def all(self, sql: str, parameters: Parameters = ()) -> list[tuple[Any, ...]]:
-        """Return every row."""
-        return self._settled().all(sql, parameters)
 
     # Requests.
 
@@ -196,7 +162,7 @@ class Transaction:
         return known
 
     def _learn(self, row: tuple[Any, ...]) -> Known:
-        known = self._knowledge.learn(ConversationRow._make(row))
+        known = self._knowledge.learn(ConversationRow(*row))
         self._used[known.row.number] = known
         return known
 
@@ -226,12 +192,12 @@ class Transaction:
         """Let another session be the conversation's active one, with its head."""
         self.change_conversation(number, session=session, head=head)
         known = self._known(number)
-        known.row = known.row._replace(session_id=name)
+        known.row = replace(known.row, session_id=name)
 
     def change_conversation(self, number: int, **values: object) -> None:
         """Set columns of a conversation; written with its other changes."""
         known = self._known(number)
-        known.row = known.row._replace(**values)  # type: ignore[arg-type]  # its own columns
+        known.row = replace(known.row, **values)
         self._dirty.setdefault(number, {}).update(values)
 
     def forget_conversation(self, number: int) -> None:
@@ -284,7 +250,7 @@ class Transaction:
                 "ORDER BY place",
                 span(number),
             )
-            known.runs = {run.id: run for run in map(RunRow._make, rows)}
+            known.runs = {run.id: run for run in (RunRow(*row) for row in rows)}
         return known.runs
 
     def run(self, c: ConversationRow, run: RunId) -> RunRow:
@@ -295,7 +261,7 @@ class Transaction:
         row = self.one(f"SELECT {RUN} FROM run WHERE id = ?", (run,))
         if row is None or conversation_of(row[0]) != c.number:
             raise NotFound("There is no such run in this conversation.", at=run)
-        return RunRow._make(row)
+        return RunRow(*row)
 
     def withdrawn_run(self, c: ConversationRow, message: MessageId) -> RunRow | None:
         """Return the run that ended before its input, this message, had a place in the tree."""
@@ -304,7 +270,7 @@ class Transaction:
             AND ended_ms IS NOT NULL AND place BETWEEN ? AND ?""",
             (message, *span(c.number)),
         )
-        return None if row is None else RunRow._make(row)
+        return None if row is None else RunRow(*row)
 
     def run_at(self, place: int) -> RunRow:
         """Return the run that stands at this place."""
@@ -313,11 +279,11 @@ class Transaction:
                 return run
         row = self.one(f"SELECT {RUN} FROM run WHERE place = ?", (place,))
         assert row is not None
-        return RunRow._make(row)
+        return RunRow(*row)
 
     def add_run(self, run: RunRow, input_waiting: bytes | None) -> None:
         """Insert a run that has just been started."""
-        values = {**run._asdict(), "input_waiting": input_waiting}
+        values = {**asdict(run), "input_waiting": input_waiting}
         del values["operation_id"]
         self._held.insert("run", run.place, values)
         known = self._known(conversation_of(run.place))
@@ -341,7 +307,7 @@ class Transaction:
 
         Where it is `placed`, its input waits in it no longer.
         """
-        run = run._replace(**values)  # type: ignore[arg-type]  # its own columns
+        run = replace(run, **values)
         values.pop("operation_id", None)
         if placed:
             values["input_waiting"] = None
@@ -372,7 +338,7 @@ class Transaction:
         )
         if row is None:
             raise NotFound("There is no such operation in this conversation.", at=operation)
-        return self.keep_attempt(AttemptRow._make(row))
+        return self.keep_attempt(AttemptRow(*row))
 
     def newest_attempt(self, manifest: int | None) -> AttemptRow | None:
         """Return the newest attempt under the manifest at this place, or None."""
@@ -382,7 +348,7 @@ class Transaction:
             if attempt.manifest == manifest:
                 return attempt
         row = self.one(ATTEMPT + "WHERE a.manifest = ? ORDER BY a.number DESC LIMIT 1", (manifest,))
-        return None if row is None else self.keep_attempt(AttemptRow._make(row))
+        return None if row is None else self.keep_attempt(AttemptRow(*row))
 
     def questions(self, run: RunRow) -> list[AttemptRow]:
         """Return the attempts of questions beside the turn that are still asked for this run."""
@@ -391,7 +357,7 @@ class Transaction:
             AND a.state NOT IN ('COMMITTED', 'CANCELED', 'CLOSED') AND m.run = ?""",
             (*span(conversation_of(run.place)), run.place),
         )
-        return [self.keep_attempt(AttemptRow._make(row)) for row in rows]
+        return [self.keep_attempt(AttemptRow(*row)) for row in rows]
 
     def keep_attempt(self, attempt: AttemptRow) -> AttemptRow:
         """Know an attempt as it has just been read or written, while it is not finished."""
@@ -435,7 +401,7 @@ class Transaction:
     def change_call(self, row: CallRow, **values: object) -> Call:
         """Change what a ledger row says, and return that."""
         self._held.change("call", row.place, changed_columns(values))
-        new = CallRow(row.place, msgspec.structs.replace(row.call, **values))
+        new = CallRow(row.place, replace(row.call, **values))
         known = self._known(conversation_of(row.place)).calls
         if new.call.run in known:
             known[new.call.run][new.call.call_id] = new
@@ -555,6 +521,13 @@ class Transaction:
         assert row is not None
         fence = self._knowledge.fence = Fence(node=node, epoch=row[0])
         return fence
+
+    def contents(self, number: int) -> set[Digest]:
+        """Return what content a conversation is known to need and to have stored; add to it."""
+        contents = self._known(number).contents
+        if len(contents) >= CONTENTS:
+            contents.clear()
+        return contents
 
     def current(self, fence: Fence) -> bool:
         """Whether this node still works under this epoch."""

@@ -8,9 +8,11 @@ is our own fault.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
+
+from msgspec.structs import replace
 
 from antiphon.core.commands import Fence
 from antiphon.core.dispatch import (
@@ -129,24 +131,26 @@ def move(
     table = (QUESTION_ROWS if attempt.beside else ROWS)[event]
     rows = [row for row in table if attempt.state in row.sources]
     for row in rows:
-        news = _news(tx, attempt, row, claim) | values
         parameters = claim.parameters(attempt)
+        news = _news(tx, attempt, row, parameters) | values
         parameters |= {f"new_{column}": value for column, value in news.items()}
         if tx.took(update(row, *news), parameters, foreseen=len(rows) == 1):
             _move_conversation(tx, attempt, row)
-            return Moved(row, tx.keep_attempt(attempt._replace(state=row.target, **news)))
+            return Moved(row, tx.keep_attempt(replace(attempt, state=row.target, **news)))
     return why_not(tx, attempt, event, claim)
 
 
-def _news(tx: Transaction, attempt: AttemptRow, row: Row, claim: Claim) -> dict[str, Any]:
+def _news(
+    tx: Transaction, attempt: AttemptRow, row: Row, parameters: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the columns of the attempt that `row` sets beside its state, with their values."""
-    c, parameters = tx.row(conversation_of(attempt.manifest)), claim.parameters(attempt)
+    c = tx.row(conversation_of(attempt.manifest))
     news: dict[str, Any] = {}
     for effect in row.effects:
         if effect in ATTEMPT_EFFECTS:
             news |= ATTEMPT_EFFECTS[effect](attempt, c, parameters)
     if row.target in _TIMES:
-        news |= _TIMES[row.target](attempt, claim.now_ms)
+        news |= _TIMES[row.target](attempt, parameters["now_ms"])
     return news
 
 

@@ -192,7 +192,10 @@ def keep_canceled(tx: Transaction, command: KeepCanceled) -> Conversation | Deni
 def put_content(tx: Transaction, command: PutContent) -> None:
     """Store what is not stored yet, and note that this conversation needs it."""
     c = tx.conversation(command.conversation)
+    stored = tx.contents(c.number)
     for digest, data in command.items:
+        if digest in stored:
+            continue
         tx.execute(
             "INSERT INTO content (tenant, digest, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
             (c.tenant, pack(digest), data),
@@ -203,6 +206,7 @@ def put_content(tx: Transaction, command: PutContent) -> None:
                 "ON CONFLICT DO NOTHING",
                 (c.number, c.tenant, pack(digest)),
             )
+            stored.add(digest)
 
 
 def quarantine(tx: Transaction, command: Quarantine) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from antiphon.core.commands import (
     Accept,
     AnswerOpened,
@@ -162,7 +164,7 @@ def bind_handle(tx: Transaction, command: BindHandle) -> Attempt | Denied:
         "UPDATE attempt SET handle = ? WHERE manifest = ? AND number = ? AND handle IS NULL",
         (command.handle, attempt.manifest, attempt.number),
     )
-    return tx.keep_attempt(attempt._replace(handle=command.handle)).record()
+    return tx.keep_attempt(replace(attempt, handle=command.handle)).record()
 
 
 def _another_handle(attempt: AttemptRow, handle: str | None) -> bool:
@@ -185,7 +187,7 @@ def extend_deadline(tx: Transaction, command: ExtendDeadline) -> Attempt | Denie
         "UPDATE attempt SET deadline_ms = ? WHERE manifest = ? AND number = ?",
         (deadline_ms, attempt.manifest, attempt.number),
     )
-    return tx.keep_attempt(attempt._replace(deadline_ms=deadline_ms)).record()
+    return tx.keep_attempt(replace(attempt, deadline_ms=deadline_ms)).record()
 
 
 def refuse(tx: Transaction, command: Refuse) -> Attempt | Denied:

@@ -89,6 +89,7 @@ def _strip_options(tx: Transaction, here: tuple[int, int]) -> None:
 def _let_go_of_content(tx: Transaction, c: ConversationRow) -> None:
     """Take what is stored beside the tree, as far as no other conversation needs it."""
     needed = tx.all("SELECT digest FROM content_use WHERE conversation = ?", (c.number,))
+    tx.contents(c.number).clear()
     tx.execute("DELETE FROM content_use WHERE conversation = ?", (c.number,))
     for (digest,) in needed:
         tx.execute(

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from msgspec.structs import replace
+
 from antiphon.core.blocks import Status
 from antiphon.core.commands import Repair
 from antiphon.core.dispatch import Denied, State
@@ -73,7 +75,7 @@ def _release(tx: Transaction, command: Repair, c: ConversationRow) -> list[Durab
         WHERE manifest = ? AND number = ?""",
         (State.CANCELED, REPAIRED, command.now_ms, attempt.manifest, attempt.number),
     )
-    tx.keep_attempt(attempt._replace(state=State.CANCELED))
+    tx.keep_attempt(replace(attempt, state=State.CANCELED))
     if c.active_operation == operation:
         tx.change_conversation(c.number, active_operation=None)
     return []
