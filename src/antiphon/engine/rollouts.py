@@ -6,6 +6,7 @@ one made holds here too without a restart.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Final
@@ -36,17 +37,23 @@ class RolloutTable:
         self._clock = clock
         self._known: dict[tuple[TenantId, str], Rollout] = {}
         self._read_ms: int | None = None
+        self._looking = asyncio.Lock()
         self._seen: OrderedDict[ConversationId, tuple[frozenset[str], MessageId]] = OrderedDict()
         self.paused: dict[ConversationId, str] = {}
         """Conversations that wait for another version, each with the kind that is not known."""
 
     async def refresh(self) -> None:
-        """Look at what is stored, unless that was done a moment ago."""
-        now_ms = self._clock.now_ms()
-        if self._read_ms is not None and now_ms - self._read_ms < FRESH_MS:
+        """Look at what is stored, unless that was done a moment ago; who comes together looks once."""
+        if self._is_fresh():
             return
-        self._take(await self._store.answer(Rollouts()))
-        self._read_ms = now_ms
+        async with self._looking:
+            if not self._is_fresh():
+                now_ms = self._clock.now_ms()
+                self._take(await self._store.answer(Rollouts()))
+                self._read_ms = now_ms
+
+    def _is_fresh(self) -> bool:
+        return self._read_ms is not None and self._clock.now_ms() - self._read_ms < FRESH_MS
 
     async def set(self, rollout: Rollout) -> Rollout:
         """Let a rollout hold from now on."""
