@@ -143,7 +143,7 @@ async def test_a_hundred_readers_cost_one_read_of_the_store_and_none_per_event(
         attached = reads
         await server.send(name, "after")
         told = await asyncio.wait_for(asyncio.gather(*readers), WAIT_S)
-        assert attached == 1
+        assert attached <= 1, "one read, or none where the store has it at hand"
         assert reads == attached, "what happens now is told from memory"
         numbers = [[frame.number for frame in one if frame.number] for one in told]
         assert all(one == list(range(1, len(one) + 1)) for one in numbers)

@@ -38,6 +38,7 @@ class RolloutTable:
         self._known: dict[tuple[TenantId, str], Rollout] = {}
         self._read_ms: int | None = None
         self._looking = asyncio.Lock()
+        self._made = 0
         self._seen: OrderedDict[ConversationId, tuple[frozenset[str], MessageId]] = OrderedDict()
         self.paused: dict[ConversationId, str] = {}
         """Conversations that wait for another version, each with the kind that is not known."""
@@ -48,8 +49,10 @@ class RolloutTable:
             return
         async with self._looking:
             if not self._is_fresh():
-                now_ms = self._clock.now_ms()
-                self._take(await self._store.answer(Rollouts()))
+                now_ms, made = self._clock.now_ms(), self._made
+                found = await self._store.answer(Rollouts())
+                if made == self._made:  # otherwise it may be older than what was set meanwhile
+                    self._take(found)
                 self._read_ms = now_ms
 
     def _is_fresh(self) -> bool:
@@ -58,6 +61,7 @@ class RolloutTable:
     async def set(self, rollout: Rollout) -> Rollout:
         """Let a rollout hold from now on."""
         done = await self._store.change(SetRollout(rollout=rollout))
+        self._made += 1
         self._known[done.tenant, done.model] = done
         return done
 
