@@ -134,14 +134,24 @@ def _in_order(parsed: Parsed, findings: Iterable[Finding]) -> tuple[Finding, ...
     """Return `findings`, the first reason first.
 
     A result that could not be read is missing for no other reason: what it lacks comes first. Nor
-    is it said of results behind a message that could not be read that nobody asked for them.
+    is it said of results behind a message that could not be read that nobody asked for them, or of
+    a message beside one that it is the first or the last.
     """
     told = ordered(findings)
     if not parsed.findings:
         return told
     unread = [f.position for f in parsed.findings if f.code == "malformed_item"]
     if unread:
-        orphans = (f for f in told if f.code == "orphan_tool_result")
-        hidden = {f.at for f in orphans if f.position >= min(unread)}
-        told = tuple(f for f in told if f.code != "orphan_tool_result" or f.at not in hidden)
+        told = tuple(f for f in told if not _seems(f, min(unread), max(unread)))
     return tuple(sorted(told, key=lambda finding: finding.code == "missing_tool_result"))
+
+
+def _seems(finding: Finding, first: int, last: int) -> bool:
+    """Say whether it may only seem so, since what stands from `first` to `last` was not read."""
+    match finding.code:
+        case "orphan_tool_result" | "must_start_with_user":
+            return finding.position >= first
+        case "must_end_with_user":
+            return finding.position < last
+        case _:
+            return False

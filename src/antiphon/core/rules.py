@@ -328,7 +328,7 @@ class LineChecker:
             self._find(
                 "malformed_item", block_id(message.id, order), position, f"This call has {what}."
             )
-        elif call_id in self._open or call_id in self._answered:
+        if call_id in self._open or call_id in self._answered:
             self._find(
                 "duplicate_call_id",
                 block_id(message.id, order),
@@ -336,7 +336,7 @@ class LineChecker:
                 f"Another call has the id {call_id} already. Give each call an id of its own, on the result too.",
                 call_id,
             )
-        else:
+        elif call_id:
             self._open[call_id] = (position, message.id, order, call)
             if self._early:
                 self._before(call_id)

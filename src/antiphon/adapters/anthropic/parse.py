@@ -174,6 +174,8 @@ class _Reader(RequestReader):
                 "role_unsupported",
             )
         self._spoken = True
+        if item.get("tool_calls"):
+            raise Malformed(".tool_calls", "A call is a block of the content here: a tool_use.")
         content = item.get("content")
         if isinstance(content, str):
             self.say(MessageId(at), role, [(Text(text=content), at)])

@@ -223,6 +223,11 @@ class _Reader(RequestReader):
 
     def _message(self, at: str, item: Mapping[str, object]) -> None:
         role = role_of(item, ROLES)
+        if item.get("tool_calls"):
+            raise Malformed(
+                ".tool_calls",
+                "A call is an item of its own here: a function_call behind the message.",
+            )
         content = item.get("content")
         state = _state(item) if role is Role.ASSISTANT else None
         placed: list[tuple[Block, str]]
@@ -260,7 +265,7 @@ class _Reader(RequestReader):
             if known:
                 raise Malformed(
                     place,
-                    f"A {kind} part is no content of {role} messages: what the model says is "
+                    f"No {role} message holds {kind}: what the model says is "
                     "output_text and refusal, what it is told is input_text, input_image, input_file.",
                     "block_not_allowed",
                 )
