@@ -123,7 +123,7 @@ def _file(texts: list[str]) -> NewFile:
 
 async def _ours(store: Store, question: str) -> list[int]:
     asked = terms(question)
-    best = rank(asked, await store.knowledge.index([FILE], asked))[:BEST]
+    _, best = rank(asked, await store.knowledge.index([FILE], asked), BEST)
     await store.knowledge.passages((one.file, one.number) for one in best)
     return [one.number for one in best]
 

@@ -12,7 +12,7 @@ from tests.support.plain_bm25 import BASELINES, LANGUAGES, PlainBm25, read_set
 
 
 def found(question: str, *texts: str) -> list[int]:
-    return [one.number for one in rank(terms(question), {"f": index(texts)})]
+    return [one.number for one in rank(terms(question), {"f": index(texts)}, 99).best]
 
 
 def test_the_passage_that_shares_more_and_rarer_words_comes_first() -> None:
@@ -23,25 +23,39 @@ def test_the_passage_that_shares_more_and_rarer_words_comes_first() -> None:
 
 
 def test_an_index_of_nothing_finds_nothing() -> None:
-    assert rank(terms("anything"), {"f": index([])}) == []
-    assert rank([], {"f": index(["text"])}) == []
-    assert rank(terms("anything"), {}) == []
+    assert rank(terms("anything"), {"f": index([])}, 9).best == ()
+    assert rank([], {"f": index(["text"])}, 9).best == ()
+    assert rank(terms("anything"), {}, 9).best == ()
 
 
 def test_several_files_rank_as_one_would() -> None:
     texts = ["The ferry leaves at noon.", "A ferry costs two crowns.", "The pilot is ashore."]
-    whole = [(r.number, r.score) for r in rank(terms("ferry crowns"), {"f": index(texts)})]
+    whole = [(r.number, r.score) for r in rank(terms("ferry crowns"), {"f": index(texts)}, 9).best]
     apart = rank(
         terms("ferry crowns"),
         {name: index([text]) for name, text in zip("abc", texts, strict=True)},
-    )
+        9,
+    ).best
     assert [(ord(r.file) - ord("a"), r.score) for r in apart] == whole
+
+
+def test_the_best_of_many_are_those_that_come_first_of_all() -> None:
+    """Equal ones in the order of their places, however few are wanted."""
+    texts = [f"The ferry {'ferry ' * (n % 5)}leaves." for n in range(40)]
+    every = found("ferry", *texts)
+    assert len(every) == 40
+    for most in (0, 1, 7, 8, 9, 39, 40, 41):
+        candidates, best = rank(terms("ferry"), {"f": index(texts)}, most)
+        assert candidates == 40
+        assert [one.number for one in best] == every[:most]
 
 
 def test_a_score_says_the_same_in_a_small_file_and_in_a_large_one() -> None:
     text, other = "A berth costs nine crowns a night.", "The lamp burned paraffin until 1931."
     few, many = (
-        rank(terms("How many crowns for a berth?"), {"f": index([text, *[other] * n])})[0].score
+        rank(terms("How many crowns for a berth?"), {"f": index([text, *[other] * n])}, 9)
+        .best[0]
+        .score
         for n in (1, 60)
     )
     assert 0 < few < 1

@@ -65,7 +65,7 @@ async def test_a_file_is_kept_with_its_bytes_its_passages_and_their_index(store:
     found = await store.knowledge.index(["file_a", "file_b"], asked)
     assert found.keys() == {"file_a"}
     assert found["file_a"].lengths == new.index.lengths
-    assert rank(asked, found) == rank(asked, {"file_a": new.index})
+    assert rank(asked, found, 9) == rank(asked, {"file_a": new.index}, 9)
 
 
 async def test_a_file_of_another_tenant_is_not_there(store: Store) -> None:

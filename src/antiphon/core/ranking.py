@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 import msgspec
@@ -57,33 +58,52 @@ def index(texts: Iterable[str]) -> Index:
     return Index(lengths, postings)
 
 
-def rank(question: Sequence[str], files: Mapping[str, Index]) -> list[Ranked]:
-    """Return every passage that shares a term with the question, best first.
+class Ranking(NamedTuple):
+    """How many passages share a term with the question, and the best of them, best first."""
+
+    candidates: int
+    best: Sequence[Ranked]
+
+
+def rank(question: Sequence[str], files: Mapping[str, Index], most: int) -> Ranking:
+    """Return the passages that share terms with the question, the best of them by name.
 
     How rare a term is counts over all of `files` together, as if they were one.
 
     Args:
         question: Its terms.
         files: What of each file's index the question needs.
+        most: How many of the best are wanted.
     """
     count = sum(len(file.lengths) for file in files.values())
     if not count:
-        return []
+        return Ranking(0, ())
     usual = sum(sum(file.lengths) for file in files.values()) / count or 1.0
     asked = dict.fromkeys(question)
     worth = {term: _rarity(term, count, files) * (SATURATION + 1) for term in asked}
     ideal = sum(worth.values())
-    found: list[Ranked] = []
+    found: dict[str, dict[int, float]] = {}
     for name, file in files.items():
         scores: defaultdict[int, float] = defaultdict(float)
         flat, slope = SATURATION * (1 - LENGTH_WEIGHT), SATURATION * LENGTH_WEIGHT / usual
         lengths = file.lengths
         for term in asked:
-            held = file.postings.get(term, ())
+            held, full = file.postings.get(term, ()), worth[term]
             for number, times in zip(held[::2], held[1::2], strict=True):
-                scores[number] += worth[term] * times / (times + flat + slope * lengths[number])
-        found += (Ranked(name, number, score / ideal) for number, score in scores.items())
-    return sorted(found, key=lambda one: (-one.score, one.file, one.number))
+                scores[number] += full * times / (times + flat + slope * lengths[number])
+        found[name] = scores
+    every = sorted(chain.from_iterable(scores.values() for scores in found.values()))
+    if not every or most <= 0:
+        return Ranking(len(every), ())
+    least = every[-most] if most < len(every) else every[0]
+    best = [
+        Ranked(name, number, score / ideal)
+        for name, scores in found.items()
+        for number, score in scores.items()
+        if score >= least
+    ]
+    best.sort(key=lambda one: (-one.score, one.file, one.number))
+    return Ranking(len(every), best[:most])
 
 
 def _rarity(term: str, count: int, files: Mapping[str, Index]) -> float:

@@ -111,8 +111,7 @@ class FileSearch:
         asked = terms(question.text)
         knowledge = self._world.store.knowledge
         names = {file.id: file.name for file in question.files}
-        ranked = rank(asked, await knowledge.index([*names], asked))
-        best = ranked[:LOOKED_UP]
+        candidates, best = rank(asked, await knowledge.index([*names], asked), LOOKED_UP)
         found = await knowledge.passages((one.file, one.number) for one in best)
         passages = [
             Passage(
@@ -124,7 +123,7 @@ class FileSearch:
             for one, piece in zip(best, found, strict=True)
             if piece is not None
         ]
-        return judged(passages, least_score=LEAST_SCORE, candidates=len(ranked))
+        return judged(passages, least_score=LEAST_SCORE, candidates=candidates)
 
 
 async def in_full(world: World, tenant: TenantId, files: Sequence[NamedFile]) -> list[Passage]:
