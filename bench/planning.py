@@ -56,10 +56,15 @@ class _Path:
         self.messages = list(messages)
 
     async def path(
-        self, _: ConversationId, leaf: MessageId, *, until: MessageId | None = None
+        self,
+        _: ConversationId,
+        leaf: MessageId,
+        *,
+        until: MessageId | None = None,
+        limit: int | None = None,
     ) -> list[Message]:
         if until is None:
-            return self.messages
+            return self.messages[-limit:] if limit else self.messages
         new: list[Message] = []
         for message in reversed(self.messages):
             if message.id == until:

@@ -73,6 +73,20 @@ def message_record(
     """Return a message from a row of `MESSAGE`, its parent and sessions by id."""
     _, _, own, kind, status, session, run, created_ms, blocks, error_code, more = row
     role, origin, trust = _KINDS[kind]
+    if more is None and error_code is None and blocks is not None:  # as most are
+        return Message(
+            id=own,
+            conversation=conversation,
+            parent=parent,
+            role=role,
+            blocks=decode_blocks(blocks),
+            origin=origin,
+            trust=trust,
+            session=sessions[session],
+            run=run,
+            created_ms=created_ms,
+            status=_STATUSES[status],
+        )
     extra = _NOTHING if more is None else _extra(more)
     return Message(
         id=own,
