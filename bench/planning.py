@@ -101,6 +101,7 @@ class _Talk:
             deletions=frozenset(),
             rendering=made.rendering,
         )
+        made.warm.stored(name for name, _ in made.stretches)
         assert made.trace.total_tokens
 
 

@@ -35,9 +35,10 @@ What is missed is missed for these reasons, and none of them is a surprise waiti
   a turn is sixteen commands, some 75 statements and five flushed commits in Python, where the
   rival that reads ten thousand messages spends its time in one C function. What is left is spread
   thin: no function takes more than a twentieth of it.
-- **G11 and the cold plan.** Reading ten thousand messages back as messages costs about twice what the
-  floor costs. Ready to dispatch means more: each message is digested, judged by every rule, rendered,
-  hashed and counted, some 30 microseconds each. It is paid once a conversation and process.
+- **G11, a history that no model has seen yet.** One that was talked in is opened as it was rendered
+  ([ADR 14](adr/0014-lines-as-they-were-rendered.md)). One that was brought is digested, judged by
+  every rule, rendered and hashed, some 30 microseconds a message. That is paid once a conversation,
+  and once more after each release.
 - **G9, bytes.** Within the goal, above the aim: a turn touches some fifteen trees (the ledger, the
   manifests, the indexes behind each invariant), and SQLite writes whole pages. With checkpoints
   counted in, which copy every page once more, the distance to the bare floor is smaller.
