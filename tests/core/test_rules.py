@@ -469,3 +469,11 @@ def test_a_call_is_named_by_its_call_id_never_by_a_message_id() -> None:
 def test_a_text_block_is_the_only_kind_that_any_speaker_may_use() -> None:
     for role in (Role.SYSTEM, Role.DEVELOPER, Role.USER, Role.ASSISTANT):
         assert check(line(said(role, Text(text="x")))) == ()
+
+
+def test_a_word_of_another_form_is_told_as_one_and_an_unknown_one_as_unknown() -> None:
+    told = {
+        name: check(line(user(Unknown(name=name))))[0].message
+        for name in ("image_url", "tool_use", "hologram")
+    }
+    assert ["another form" in message for message in told.values()] == [True, True, False]

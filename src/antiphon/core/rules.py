@@ -48,6 +48,13 @@ from antiphon.errors import InvalidInput
 BELOW_INSTRUCTION: Final = frozenset({Trust.MODEL, Trust.TOOL, Trust.RETRIEVED})
 ASSISTANT_KINDS: Final = frozenset({ToolCall, Reasoning, Refusal})
 
+WORDS_OF_FORMS: Final = frozenset(
+    {"text", "image", "document", "thinking", "tool_use", "tool_result", "image_url", "input_audio"}
+    | {"file", "input_text", "output_text", "input_image", "input_file", "functionCall", "toolUse"}
+    | {"functionResponse", "toolResult", "function_call", "function_call_output"}
+)
+"""What one provider's form calls a block that every form has: people bring one form to another."""
+
 _is_json: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
@@ -426,12 +433,12 @@ class LineChecker:
         if kind is Unknown:
             block = message.blocks[order]
             name = block.name if isinstance(block, Unknown) else ""
-            self._find(
-                "unknown_block_kind",
-                at,
-                position,
-                f"This release does not know blocks of kind {name!r}, and what it does not know it does not send.",
+            sentence = (
+                f"{name!r} is another form's word; this one has a word of its own for such a block."
+                if name in WORDS_OF_FORMS
+                else f"This release does not know blocks of kind {name!r}, and what it does not know it does not send."
             )
+            self._find("unknown_block_kind", at, position, sentence)
         elif role is Role.TOOL:
             self._find(
                 "malformed_item",

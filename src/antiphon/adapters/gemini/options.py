@@ -87,7 +87,14 @@ def _declaration(at: str, value: object, declared: Declared) -> ToolDeclaration:
     older, schema = function.get("parameters"), function.get("parametersJsonSchema")
     unknown: list[str] = []
     if older is not None and schema is not None:
-        unknown.append(".parametersJsonSchema, beside parameters")
+        declared.findings.append(
+            Finding(
+                code="schema_unsupported",
+                at=f"{at}.parametersJsonSchema",
+                position=-1,
+                message=f"{name!r} is declared with parameters and with parametersJsonSchema. Keep one.",
+            )
+        )
     if older is not None:
         schema = from_openapi(older, unknown, ".parameters")
     declared.findings += (
