@@ -32,7 +32,7 @@ FOOT = """
 What is missed is missed for these reasons, and none of them is a surprise waiting for you:
 
 - **G10, CPU of a warm turn.** It does not grow with the conversation, and that was the point; but
-  a turn is sixteen commands, some 75 statements and five flushed commits in Python, where the
+  a turn is eighteen commands, some 40 statements and five flushed commits in Python, where the
   rival that reads ten thousand messages spends its time in one C function. What is left is spread
   thin: no function takes more than a twentieth of it.
 - **G11, a history that no model has seen yet.** One that was talked in is opened as it was rendered
@@ -51,7 +51,7 @@ What is missed is missed for these reasons, and none of them is a surprise waiti
   a relay that only passes bytes on needs a good half of that.
 - **Tools, what a call costs.** The floor is two rows and nothing else. Ours is a call that was read from
   a stream, held against its schema, digested for reuse, written as ledger row and events, its result
-  bounded, stored, put into the tree, judged and rendered: some 0.9 ms of Python, spread as thin as that
+  bounded, stored, put into the tree, judged and rendered: half a millisecond of Python, spread as thin as that
   of a turn. The two writes themselves share their commits with all other calls.
 - **G3, throughput.** Durability costs little, since commits are shared and our own work is
   what limits us; beside a bare HTTP client with four rows a call we are several times dearer.

@@ -7,7 +7,7 @@ import pytest
 from antiphon.core.commands import NewCall
 from antiphon.core.ids import CallId, Digest
 from antiphon.core.records import CallState, Runner
-from antiphon.core.repeats import AwaitTwin, Fresh, Reuse, TooOften, has_open_twin, repetition
+from antiphon.core.repeats import AwaitTwin, Fresh, Reuse, TooOften, may_begin, repetition
 from tests.support.calls import ledger_call
 
 LIMIT = 3
@@ -54,15 +54,22 @@ def test_calls_are_counted_however_they_ended_and_beyond_the_limit_they_are_refu
 def test_a_repeatable_tool_is_never_a_repetition() -> None:
     before = [ledger_call(f"c{n}", state=CallState.SUCCESS) for n in range(9)]
     assert repetition(new(repeatable=True), before, repeat_limit=LIMIT) == Fresh()
-    assert not has_open_twin(new(repeatable=True), [ledger_call("c1", state=CallState.EXECUTING)])
+    asked = [new(repeatable=True), new(repeatable=True)]
+    assert list(may_begin(asked)) == asked
 
 
 @pytest.mark.parametrize("state", [CallState.PENDING, CallState.EXECUTING, CallState.UNKNOWN])
 def test_the_same_call_under_way_is_waited_for(state: CallState) -> None:
     twin = ledger_call("c1", state=state)
     assert repetition(new(), [twin], repeat_limit=LIMIT) == AwaitTwin()
-    assert has_open_twin(new(), [twin])
-    assert not has_open_twin(new("b"), [twin])
+    same = ledger_call("c2", state=CallState.PENDING)
+    other = ledger_call("c3", digest="b", state=CallState.PENDING)
+    assert list(may_begin([twin, same, other])) == [twin, other]
+
+
+def test_what_has_its_answer_keeps_the_same_call_from_nothing() -> None:
+    step = [ledger_call(f"c{n}", state=state) for n, state in enumerate((CallState.ERROR,) * 2)]
+    assert list(may_begin(step)) == step
 
 
 @pytest.mark.req("M143")

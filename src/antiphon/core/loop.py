@@ -19,7 +19,7 @@ from antiphon.core.records import (
     Run,
     RunStatus,
 )
-from antiphon.core.repeats import has_open_twin
+from antiphon.core.repeats import may_begin
 
 TOOL_LIMIT: Final = "tool_limit"
 """Code of a call over the run's limit, and end code of a run that has reached it."""
@@ -82,11 +82,7 @@ def next_step(run: Run, calls: Sequence[Call], functions: frozenset[str]) -> Nex
         return CallModel(tools=not last and run.end_code != TOOL_LIMIT)
     if all(call.state in TERMINAL_CALL for call in calls):
         return PlaceToolResults()
-    ours = tuple(
-        call
-        for n, call in enumerate(calls)
-        if call.runnable and call.name in functions and not has_open_twin(call, calls[:n])
-    )
+    ours = tuple(call for call in may_begin(calls) if call.runnable and call.name in functions)
     if ours:
         return RunTools(ours)
     if any(call.state is CallState.UNKNOWN for call in calls):

@@ -8,11 +8,12 @@ runs by itself, it may well mean to run again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 from antiphon.core.commands import NewCall
+from antiphon.core.ids import Digest
 from antiphon.core.records import OPEN_CALL, Call, CallState
 
 REPEATED_CALL: Final = "repeated_call"
@@ -21,6 +22,8 @@ REPEATED_CALL: Final = "repeated_call"
 
 Asked: TypeAlias = Call | NewCall
 """A row of the ledger, or one that is about to be born."""
+
+A = TypeVar("A", Call, NewCall)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +71,14 @@ def repetition(call: Asked, earlier: Sequence[Asked], *, repeat_limit: int) -> R
     return Fresh() if had is None else Reuse(had)
 
 
-def has_open_twin(call: Asked, before: Sequence[Asked]) -> bool:
-    """Say whether one of the calls `before` it in its step is the same and not answered yet."""
-    return not call.repeatable and any(
-        one.arguments_digest == call.arguments_digest and one.state in OPEN_CALL for one in before
-    )
+def may_begin(calls: Iterable[A]) -> Iterator[A]:
+    """Yield the calls of a step that need not wait for the answer of a same one before them."""
+    waited_for: set[Digest] = set()
+    for call in calls:
+        if call.repeatable or call.arguments_digest not in waited_for:
+            yield call
+        if call.state in OPEN_CALL:
+            waited_for.add(call.arguments_digest)
 
 
 def _last_write(calls: Sequence[Asked]) -> int:

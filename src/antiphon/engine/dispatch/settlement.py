@@ -49,7 +49,7 @@ from antiphon.core.repeats import (
     Fresh,
     Reuse,
     TooOften,
-    has_open_twin,
+    may_begin,
     repetition,
 )
 from antiphon.core.said import Said
@@ -341,8 +341,8 @@ class Settlement:
 
     def _starts(self, accepted: Accepted, calls: tuple[NewCall, ...]) -> Iterator[StartCall]:
         """Claim what this process runs in the transaction that commits it: one flush less."""
-        for n, call in enumerate(calls):
-            if call.runnable and not has_open_twin(call, calls[:n]):
+        for call in may_begin(calls):
+            if call.runnable:
                 yield start_call(
                     self._world.functions[call.name],
                     conversation=accepted.conversation,
