@@ -1,7 +1,7 @@
 /** What an operator needs first: what nobody knows the outcome of, what was refused, how it runs. */
 
 import type { Call, Dispatch } from "@antiphon/client";
-import { useEffect, useState } from "react";
+import { useEffect, useRef, useState } from "react";
 import { usePrefs } from "../prefs";
 import { keyNow, noteError, server } from "../server";
 import { useLoaded } from "../store/loaded";
@@ -261,7 +261,10 @@ function Figures({ metrics }: { readonly metrics: Metrics }) {
 /** A figure that shows when it changes. */
 function Ticking({ value }: { readonly value: string }) {
   const [fresh, setFresh] = useState(false);
+  const known = useRef(value); // the first one is no change
   useEffect(() => {
+    if (known.current === value) return;
+    known.current = value;
     setFresh(true);
     const timer = setTimeout(() => setFresh(false), 900);
     return () => clearTimeout(timer);
