@@ -1,7 +1,8 @@
-"""What DeepSeek Harness sends, by the wire form that its adapter is documented to speak.
+"""What DeepSeek Harness sends, by the wire forms that it speaks.
 
-The program itself could not be installed, so nothing here runs it: these are requests in the form
-of DeepSeek's Chat Completions, which its adapter `llm-deepseek` names as the form it writes.
+Nothing here runs the program: these are requests in the form of DeepSeek's Chat Completions, which
+its adapter `llm-deepseek` names as the form it writes, and of Anthropic's Messages, as the program
+was seen to send them.
 """
 
 from __future__ import annotations
@@ -121,13 +122,43 @@ async def test_a_call_of_a_broken_stream_is_shown_to_nobody_and_asked_for_once(
         assert len(provider.requests) == 1
 
 
-async def test_a_session_log_beside_the_messages_is_named_and_not_passed_on_in_silence(
-    tmp_path: Path,
+@pytest.mark.parametrize("door", [DOOR, "/v1/messages"])
+async def test_the_session_log_beside_the_messages_is_taken_and_goes_no_further(
+    tmp_path: Path, door: str
 ) -> None:
-    async with gateway(tmp_path) as (stage, provider):
-        log = {"dsh_session_log": {"events": [{"type": "turn/start", "seq": 0}]}}
-        answered = await stage.client.post(DOOR, request(*STEP, **log))
-        error = answered.json["error"]
-        assert answered.status == 400
-        assert (error["code"], error["param"]) == ("unsupported_parameter", "dsh_session_log")
-        assert provider.requests == []
+    async with gateway(tmp_path, says("A lamp.")) as (stage, provider):
+        body = request(*STEP) if door == DOOR else MESSAGE
+        answered = await stage.client.post(door, {**body, **LOG})
+        assert answered.status == 200, answered.body
+        assert b"lamp" in answered.body
+        for word in (b"dsh_", b"turn/start", b"plugin-timer", b"/home/ann"):
+            assert word not in provider.bodies[0]
+
+
+LOG = {
+    "dsh_session_log": {
+        "version": 1,
+        "session": {"version": 4, "id": "s-1", "cwd": "/home/ann/work"},
+        "afterSeq": -1,
+        "throughSeq": 0,
+        "events": [{"seq": 0, "time": 1, "type": "turn/start", "data": {"turn": 1}}],
+    },
+    "dsh_plugin_packages": {"version": 1, "packages": [{"name": "plugin-timer", "version": "1"}]},
+}
+MESSAGE: dict[str, Any] = {
+    "model": "deepseek-v4",
+    "stream": True,
+    "max_tokens": 256_000,
+    "system": "You are a coding agent.",
+    "messages": [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "What is in a.txt?"},
+                {"type": "text", "text": "Current runtime context."},
+            ],
+        }
+    ],
+    "tools": [{"name": "read_file", "description": "Reads.", "input_schema": {"type": "object"}}],
+}
+"""What the program itself (0.2.1-rc.2) sends first, without its words and its options of thinking."""

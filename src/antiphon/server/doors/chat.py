@@ -16,12 +16,15 @@ from antiphon.engine.settings import Stateless
 from antiphon.errors import InvalidInput
 from antiphon.server.body import decoded, engine_of
 from antiphon.server.doors.relay import relayed
-from antiphon.server.doors.turn import begun, streamed, whole
+from antiphon.server.doors.turn import SESSION_LOG, begun, streamed, whole
 from antiphon.server.endpoints import Endpoint
 
 PATH: Final = "/v1/chat/completions"
 
-OURS: Final = ("store", "metadata", "user", "safety_identifier", "prompt_cache_key", "service_tier")
+OURS: Final = (
+    *("store", "metadata", "user", "safety_identifier", "prompt_cache_key", "service_tier"),
+    *SESSION_LOG,
+)
 """Fields that say nothing to the model: they are ours to keep or to leave."""
 
 USUAL: Final[dict[str, object]] = {

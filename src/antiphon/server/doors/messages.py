@@ -16,12 +16,12 @@ from antiphon.core.keys import Right
 from antiphon.engine.settings import Stateless
 from antiphon.server.body import answer, decoded, engine_of
 from antiphon.server.doors.relay import relayed
-from antiphon.server.doors.turn import begun, counted, streamed, whole
+from antiphon.server.doors.turn import SESSION_LOG, begun, counted, streamed, whole
 from antiphon.server.endpoints import Endpoint
 
 PATH: Final = "/v1/messages"
 
-OURS: Final = ("metadata", "service_tier")
+OURS: Final = ("metadata", "service_tier", *SESSION_LOG)
 """Fields that say nothing to the model: they are ours to keep or to leave."""
 
 

@@ -52,6 +52,9 @@ T = TypeVar("T")
 UNKNOWN_GRACE_S: Final = 2.0
 """How long an unknown outcome may stay so before the client is told. Most are settled at once."""
 
+SESSION_LOG: Final = ("dsh_session_log", "dsh_plugin_packages")
+"""What DeepSeek Harness tells its provider of its session, beside the messages: no model reads it."""
+
 LEFT = "client_left"
 """Why a run is canceled whose client hung up: at these doors nobody else can have its answer."""
 
