@@ -1,17 +1,21 @@
 """The official SDK, our server, a real small model, and a file in two languages. Part of `make e2e-model`.
 
-The file is uploaded, named in a message, and looked up in. What the model says has to hold a fact
-that stands in the file and in no question. More is not asked of it: a model of this size answers in
-English, and in Chinese it repeats the passage that it was given.
+The file is uploaded, named in a message, and looked up in. What can be proven is asked of us, to the
+byte: the request that left held the one passage that answers, with its source, and not the others.
+Of the model it is asked that its answer quotes that passage, in words that stand in no question: one
+of this size answers in English, and in Chinese it repeats what it was given.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 from openai import OpenAI
 
 from antiphon.engine.edge.local_model import INSTALL, installed
@@ -30,18 +34,30 @@ The harbour master is called Anna Lind.
 
 停泊费是每晚九元。
 """
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, where the answer stands, and what of it an answer quotes."""
+
+    question: str
+    source: str
+    passage: str
+    quoted: str
+
+
 ASKED = (
-    ("What does a berth cost a night?", ("nine crowns",)),
-    ("停泊费每晚多少元?".replace("?", "\uff1f"), ("九元", "王明")),
-)
+    Asked("What does a berth cost a night?", "fees.md#1", "A berth costs nine crowns a night.", "nine crowns"),
+    Asked("停泊费每晚多少元?".replace("?", "\uff1f"), "fees.md#2", "停泊费是每晚九元。", "九元"),
+)  # fmt: skip
 
 
-def asked(client: OpenAI, file: str, question: str) -> str:
-    """Ask about a file in a conversation of its own; return the answer."""
+def ask(client: OpenAI, file: str, asked: Asked) -> tuple[str, str]:
+    """Ask about a file in a conversation of its own; return the answer, and its run."""
     message: Any = {
         "role": "user",
         "content": [
-            {"type": "input_text", "text": question},
+            {"type": "input_text", "text": asked.question},
             {"type": "input_file", "file_id": file},
         ],
     }
@@ -49,7 +65,18 @@ def asked(client: OpenAI, file: str, question: str) -> str:
         model="local", input=[message], temperature=0.0, max_output_tokens=56
     )
     assert told.status in ("completed", "incomplete"), told
-    return told.output_text
+    return told.output_text, told.to_dict()["antiphon"]["run"]  # type: ignore[index]
+
+
+def check_sent(url: str, run: str, asked: Asked) -> None:
+    """Hold the bytes that left against the passage that they had to hold."""
+    body = httpx.get(f"{url}/antiphon/v1/runs/{run}/request/body", timeout=WAIT_S).content
+    shown = json.loads(body)["messages"][-1]["content"]
+    passages = [f'<rag source="{one.source}">' in shown for one in ASKED]
+    assert passages == [one is asked for one in ASKED], shown
+    within = shown.partition(f'<rag source="{asked.source}">\n')[2].partition("\n</rag>")[0]
+    assert asked.passage in within, shown
+    assert shown.endswith(f"<user_input>\n{asked.question}\n</user_input>"), shown
 
 
 def main() -> None:
@@ -62,12 +89,14 @@ def main() -> None:
             "\n-- an attached file, in two languages, through the server, with the official SDK\n"
         )
         file = client.files.create(file=("fees.md", HARBOUR.encode()), purpose="user_data")
-        for question, facts in ASKED:
-            assert not any(fact in question for fact in facts)
-            print(f"  you>   {question}")
-            answer = asked(client, file.id, question)
+        for one in ASKED:
+            assert one.quoted not in one.question
+            assert one.quoted in one.passage
+            print(f"  you>   {one.question}")
+            answer, run = ask(client, file.id, one)
+            check_sent(server.url, run, one)
             print(f"  model> {answer}", flush=True)
-            assert any(fact in answer for fact in facts), answer
+            assert one.quoted in answer, answer
     print("\ne2e-files: ok")
 
 

@@ -51,11 +51,13 @@ class Opened:
 
         store.path = counted  # type: ignore[method-assign]
 
-    async def say(self, chat: Chat, text: str, parent: MessageId | None = None) -> PromptTrace:
+    async def say(
+        self, chat: Chat, text: str, parent: MessageId | None = None, ask: Ask | None = None
+    ) -> PromptTrace:
         """Say it, and return the plan of it; `read` tells how many messages that took."""
         self.read = 0
         self.provider.scripts.append(says(f"Answer to {text[:20]}"))
-        run = await chat.send(text, parent=parent)
+        run = await chat.send(text, parent=parent, ask=ask)
         await run.result()
         read, trace = self.read, (await run.plan()).trace
         self.read = read
@@ -76,9 +78,9 @@ class Opened:
 
 
 @asynccontextmanager
-async def opened(db: Path) -> AsyncIterator[Opened]:
+async def opened(db: Path, window: int = 1_000_000) -> AsyncIterator[Opened]:
     provider = ScriptedProvider()
-    async with app_on(db, provider, settings=holding(1_000_000)) as app:
+    async with app_on(db, provider, settings=holding(window)) as app:
         yield Opened(app, provider)
 
 
@@ -233,6 +235,26 @@ async def test_a_stretch_that_is_not_what_was_sent_is_never_sent(
         await here.say(chat, "Once more.")
         assert here.read > 2 * TURNS
         assert b"south" not in here.provider.bodies[-1]
+        await here.prove(chat)
+
+
+@pytest.mark.req("M20", "M107")
+async def test_what_was_left_out_to_fit_is_not_read_again_by_the_next_process(db: Path) -> None:
+    """The path goes on being cut where it was, and what was left out stays told."""
+    bounded = Ask(truncation="auto")
+    async with opened(db, window=40_000) as here:
+        before = await here.say(await the_chat(here), "Once more.", ask=bounded)
+        assert before.selection.start is not None
+        assert before.stretch is not None
+    async with opened(db, window=40_000) as here:
+        chat = await the_chat(here)
+        trace = await here.say(chat, "And again.", ask=bounded)
+        assert here.read < TURNS
+        assert trace.selection == before.selection
+        assert trace.left_out == before.left_out != ()
+        assert trace.messages == before.messages + 2
+        assert trace.prefix is not None
+        assert not trace.prefix.moved_by
         await here.prove(chat)
 
 
