@@ -65,6 +65,7 @@ soak: .venv/dev.stamp .venv/project.stamp  ## Run for long under faults, watchin
 	@$(BIN)/python -m tests.server.history $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python -m tests.engine.long_talk
 	@$(BIN)/python -m tests.server.cluster $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m tests.server.calamities $(if $(SEED),--seed $(SEED))
 	@$(BIN)/python tests/soak.py $(ARGS)
 
 fuzz: .venv/dev.stamp .venv/project.stamp  ## Feed damaged streams and histories until told to stop

@@ -108,13 +108,16 @@ def direct(upstreams: Mapping[str, str]) -> Contestant:
 
 
 @asynccontextmanager
-async def antiphon(place: Path, upstreams: Mapping[str, str]) -> AsyncIterator[Contestant]:
-    """Our server, as `make run` starts it: every answer is a durable run."""
+async def antiphon(
+    place: Path, upstreams: Mapping[str, str], db: str | None = None
+) -> AsyncIterator[Contestant]:
+    """Our server, as `make run` starts it: every answer is a durable run, in `db` if not a file."""
     tables = [f'[models.{name}]\nbase_url = "{root}"\n' for name, root in upstreams.items()]
     (place / "antiphon.toml").write_text("\n".join(tables), "utf-8")
     began = time.perf_counter()
     command = (sys.executable, "-m", "antiphon", "serve", "--json", "--port", "0")
-    async with _process(*command, cwd=place, tells=True) as (pid, line):
+    base = () if db is None else ("--db", db)
+    async with _process(*command, *base, cwd=place, tells=True) as (pid, line):
         root = f"{json.loads(line)['url']}/v1"
         roots = dict.fromkeys(upstreams, root)
         yield await _started(

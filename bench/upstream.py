@@ -2,7 +2,8 @@
 
 Prints the port that it got and serves OpenAI Chat streams until its standard input ends, with
 as little work as possible, so that what is measured is who asks. Under `/COUNTxMS/v1` it says so
-many words with such a pause between two; under `/COUNTx0same/v1` the same word all the time.
+many words with such a pause between two; under `/COUNTx0same/v1` the same word all the time; under
+`/COUNTxMStime/v1` each word is the time at which it left, in nanoseconds of the machine's steady clock.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ import asyncio
 import json
 import re
 import sys
-from functools import cache
+import time
+from functools import cache, partial
 from pathlib import Path
 
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.provider import chat_text
+from bench.provider import chat_event, chat_text
 from bench.talk import words
 
 ANSWER_DELTAS = 8
@@ -55,13 +57,18 @@ def _whole() -> bytes:
 
 
 STREAMED = re.compile(rb'"stream": ?true')
-PACED = re.compile(rb"/(\d+)x(\d+)(same)?/")
+PACED = re.compile(rb"/(\d+)x(\d+)(same|time)?/")
 
 
 @cache
 def _paced(count: int, same: bool) -> tuple[bytes, ...]:
     pieces = [" word"] * count if same else [" " + words(1) for _ in range(count)]
     return tuple(b"%x\r\n%s\r\n" % (len(event), event) for event in chat_text(pieces))
+
+
+def _now() -> bytes:
+    event = chat_event({"content": f" {time.monotonic_ns()}"})
+    return b"%x\r\n%s\r\n" % (len(event), event)
 
 
 class Upstream(asyncio.Protocol):
@@ -92,19 +99,23 @@ class Upstream(asyncio.Protocol):
             if paced is None:
                 self._transport.write(self._answer)
             else:
-                events = _paced(int(paced[1]), paced[3] is not None)
+                events = _paced(int(paced[1]), paced[3] == b"same")
                 self._transport.write(CHUNKED)
-                self._say(events, 0, int(paced[2]) / 1000)
+                self._say(events, 0, int(paced[2]) / 1000, timed=paced[3] == b"time")
 
-    def _say(self, events: tuple[bytes, ...], at: int, pause_s: float) -> None:
+    def _say(
+        self, events: tuple[bytes, ...], at: int, pause_s: float, *, timed: bool = False
+    ) -> None:
         """Say one event and come back for the next; all at once where there is no pause."""
         if not pause_s or at == len(events) - 1:
             self._transport.write(b"".join(events[at:]) + b"0\r\n\r\n")
             return
-        self._transport.write(events[at])
+        is_word = 0 < at < len(events) - 3  # the others open the answer and end it
+        self._transport.write(_now() if timed and is_word else events[at])
         if not self._transport.is_closing():
             loop = asyncio.get_running_loop()
-            loop.call_later(pause_s, self._say, events, at + 1, pause_s)
+            say = partial(self._say, events, at + 1, pause_s, timed=timed)
+            loop.call_later(pause_s, say)
 
 
 async def main() -> None:

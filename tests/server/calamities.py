@@ -1,10 +1,17 @@
-"""What befalls several nodes and their database, while clients work; each ends when it was felt."""
+"""What befalls several nodes and their database, while clients work; each ends when it was felt.
+
+python -m tests.server.calamities --minutes 10
+"""
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import random
 import subprocess
+import sys
+import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -13,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from tests.server.cluster import Cluster
+from tests.server.nodes import shared
 from tests.support.postgres import FAST, Server, new_server, owned, remove
 
 OFF_S: Final = (-86_400.0, -3_600.0, -5.0, 0.0, 5.0, 3_600.0, 86_400.0)
@@ -139,3 +147,45 @@ async def befallen(cluster: Cluster, base: Base, calamity: Calamity, operations:
     await work
     await cluster.work(operations // 2, 6)
     return await cluster.judged()
+
+
+async def lived(
+    folder: Path, seed: int, operations: int
+) -> tuple[Counter[str], dict[str, list[str]]]:
+    """Let two nodes live through all of it; return what clients did, and what was broken when."""
+    wrong: dict[str, list[str]] = {}
+    with own_base() as base:
+        base.chance.seed(seed)
+        async with shared(folder, base.server, skewed=True) as stage:
+            cluster = Cluster(stage, random.Random(seed))
+            await cluster.start(2)
+            await cluster.begin(3)
+            for calamity in CALAMITIES:
+                broken = await befallen(cluster, base, calamity, operations)
+                cluster.did[calamity.__name__] += 1
+                if broken:
+                    wrong[f"{calamity.__name__} ({base.kind})"] = broken
+            return cluster.did, wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=2.0)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    until, seed, broken = time.monotonic() + arguments.minutes * 60, arguments.seed, 0
+    did: Counter[str] = Counter()
+    while time.monotonic() < until:
+        with TemporaryDirectory() as folder:
+            done, wrong = asyncio.run(lived(Path(folder), seed, 24))
+        did += done
+        for when, promises in wrong.items():
+            broken += len(promises)
+            print("\n".join(f"BROKEN seed {seed}, {when}: {one}" for one in promises), flush=True)
+        seed += 1
+    print(f"calamities: {dict(did)}; {broken} broken promises")
+    return int(broken > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
