@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
-from tests.server.calamities import CALAMITIES, lived
+from tests.server.calamities import CALAMITIES, befallen, own_base
+from tests.server.cluster import Cluster
+from tests.server.nodes import shared
 
 pytestmark = [pytest.mark.needs("postgres")]
 
@@ -18,8 +21,13 @@ pytestmark = [pytest.mark.needs("postgres")]
 async def test_whatever_befalls_the_database_or_the_clocks_there_is_one_story(
     tmp_path: Path,
 ) -> None:
-    did, wrong = await lived(tmp_path, seed=1, operations=16)
-    assert wrong == {}
-    assert all(did[calamity.__name__] for calamity in CALAMITIES)
-    assert did["clock"] == 2
-    assert did["store: database_unreachable"] > 0
+    with own_base() as base:
+        async with shared(tmp_path, base.server, skewed=True) as stage:
+            cluster = Cluster(stage, random.Random(1))
+            await cluster.start(2)
+            await cluster.begin(3)
+            wrong = {}
+            for calamity in CALAMITIES:
+                wrong[calamity.__name__] = await befallen(cluster, base, calamity, 16)
+            assert not any(wrong.values()), (base.kind, wrong)
+            assert cluster.did["clock"] == 2
