@@ -18,9 +18,10 @@ from antiphon.core.blocks import Message
 from antiphon.core.digests import digest
 from antiphon.core.ids import LOCAL_TENANT, MessageId
 from antiphon.core.planning.trace import PromptTrace, Reason, decode_trace
-from antiphon.engine.dispatch import stretches
+from antiphon.engine.dispatch import stretches, warm
+from antiphon.engine.dispatch.again import rendered_again
 from antiphon.engine.dispatch.stretches import STRETCH_BYTES, LineStretch
-from antiphon.engine.dispatch.target import Targets, rendered_again
+from antiphon.engine.dispatch.targets import Targets
 from antiphon.handles.chat import Chat
 from antiphon.library import Antiphon
 from antiphon.stores.sql.packing import pack
@@ -262,7 +263,7 @@ async def test_what_was_left_out_to_fit_is_not_read_again_by_the_next_process(db
 async def test_what_another_release_had_judged_is_judged_again(
     db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stretches, "__version__", "99.0")
+    monkeypatch.setattr(warm, "__version__", "99.0")
     async with opened(db) as here:
         await here.say(await the_chat(here), "Once more.")
         assert here.read > 2 * TURNS

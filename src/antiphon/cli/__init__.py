@@ -17,9 +17,9 @@ from typing import Final, NoReturn
 
 import click
 
-from antiphon import __version__
 from antiphon.cli.output import OutputLost, reporting_loss, show_crash, show_error
 from antiphon.errors import AntiphonError, InvalidInput, RunCanceled
+from antiphon.version import __version__
 
 COMMANDS: Final = {
     "serve": "Serve conversations over HTTP.",

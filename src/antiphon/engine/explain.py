@@ -14,8 +14,9 @@ from antiphon.core.manifest import Manifest, Purpose, WireRequest, manifest_dige
 from antiphon.core.planning.trace import PromptTrace, decode_trace
 from antiphon.core.records import OPEN_RUN, Attempt, Conversation
 from antiphon.core.retrieval import Searched
+from antiphon.engine.dispatch.again import messages_sent, render_manifest, rendered_again
 from antiphon.engine.dispatch.listing import told_mappings
-from antiphon.engine.dispatch.target import Targets, messages_sent, render_manifest, rendered_again
+from antiphon.engine.dispatch.targets import Targets
 from antiphon.engine.knowledge.searching import beside_message
 from antiphon.engine.world import World
 from antiphon.errors import DigestMismatch, Erased, NotFound

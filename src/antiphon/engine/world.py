@@ -63,7 +63,7 @@ class World:
     def __post_init__(self) -> None:
         """Make what is this engine's own, of the parts that it was given."""
         self.planner = Planner(self.settings)
-        self.counts = Counts(self)
+        self.counts = Counts(self.settings, self.transport, self.clock)
         self.gates = Gates(self.clock)
         self.rollouts = RolloutTable(self.store, self.clock)
 

@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Iterable
 from typing import Final
 
-from antiphon import __version__
 from antiphon.server.endpoints import Endpoint
 from antiphon.server.faults import OPENAI, error_shape
 from antiphon.server.schemas import Schema, Schemas, without_null
+from antiphon.version import __version__
 
 PATH: Final = "/antiphon/v1/openapi.json"
 

@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from antiphon import __version__
 from antiphon.cli.chat.commands import completions, obey
 from antiphon.cli.chat.console import Console
 from antiphon.cli.chat.editor import LineEditor
@@ -29,6 +28,7 @@ from antiphon.engine.models import LOCAL, REHEARSAL
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools.function import Function
 from antiphon.errors import AntiphonError, RunCanceled
+from antiphon.version import __version__
 
 T = TypeVar("T")
 

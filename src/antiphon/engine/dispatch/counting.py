@@ -10,17 +10,15 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 from antiphon.adapters.base import Rendering
 from antiphon.adapters.counting import asked_to_count, count_of
 from antiphon.core.ids import Digest
 from antiphon.core.manifest import WireRequest
 from antiphon.engine.models import Model
-from antiphon.engine.ports import Cut, NotSent
-
-if TYPE_CHECKING:
-    from antiphon.engine.world import World
+from antiphon.engine.ports import Clock, Cut, NotSent, Transport
+from antiphon.engine.settings import Settings
 
 KEPT: Final = 1_024
 """Counts that are remembered: the same request costs the same."""
@@ -40,8 +38,10 @@ async def nobody_counts(rendering: Rendering) -> int | None:
 class Counts:
     """What providers said of requests, by their digests."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, settings: Settings, transport: Transport, clock: Clock) -> None:
+        self._settings = settings
+        self._transport = transport
+        self._clock = clock
         self._known: OrderedDict[Digest, int] = OrderedDict()
         self._cannot: set[str] = set()
 
@@ -64,9 +64,8 @@ class Counts:
 
     async def _asked(self, model: Model, question: WireRequest) -> int | None:
         """Ask once and shortly; an endpoint that is not there is not asked again."""
-        settings = self._world.settings
         work = asyncio.ensure_future(self._answer(model, question))
-        forget = self._world.clock.call_later(settings.count_timeout_s, lambda: _stop(work))
+        forget = self._clock.call_later(self._settings.count_timeout_s, lambda: _stop(work))
         try:
             await asyncio.wait({work})
             return None if work.cancelled() else work.result()
@@ -76,12 +75,11 @@ class Counts:
                 work.cancel()
 
     async def _answer(self, model: Model, question: WireRequest) -> int | None:
-        world = self._world
         try:
-            reply = await world.transport.send(
+            reply = await self._transport.send(
                 question,
                 api_key=model.api_key.reveal() if model.api_key else None,
-                connect_timeout_s=world.settings.connect_timeout_s,
+                connect_timeout_s=self._settings.connect_timeout_s,
                 on_written=lambda: None,
             )
         except (NotSent, Cut):

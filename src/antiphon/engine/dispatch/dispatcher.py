@@ -28,7 +28,7 @@ from antiphon.engine.dispatch.settlement import (
     Settlement,
     Stepped,
 )
-from antiphon.engine.dispatch.target import Targets
+from antiphon.engine.dispatch.targets import Targets
 from antiphon.engine.models import Model
 from antiphon.engine.runs.control import Control
 from antiphon.engine.runs.entering import Entering

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -27,15 +27,13 @@ from antiphon.core.planning.trace import PromptTrace, Selection, encode_trace
 from antiphon.core.planning.trimming import INSTRUCTING, candidate, cut, turns
 from antiphon.core.records import Conversation
 from antiphon.engine.dispatch.counting import Count, nobody_counts
-from antiphon.engine.dispatch.lines import LineCache, Planned, Warm
-from antiphon.engine.dispatch.stretches import stretches_to_store
+from antiphon.engine.dispatch.lines import LineCache
+from antiphon.engine.dispatch.target import Target
 from antiphon.engine.dispatch.tracing import traced
+from antiphon.engine.dispatch.warm import Planned, Warm
 from antiphon.engine.settings import Settings
 from antiphon.engine.vocabularies import counter_of
 from antiphon.errors import SequenceRejected
-
-if TYPE_CHECKING:
-    from antiphon.engine.dispatch.target import Target
 
 TRIES: Final = 8
 """How often a cut is moved on where the request still does not fit: what messages cost is a guide."""
@@ -266,7 +264,7 @@ class Planner:
         last = warm.last
         if last is not None and last.rendering is None:
             warm.last = replace(last, rendering=await request_of(last.manifest))
-        stretches = stretches_to_store(target.key, warm, counter_of(wanted.policy.model))
+        stretches = warm.to_store(target.key, counter_of(wanted.policy.model))
         trace = self._trace(wanted.policy, target, warm, found, stretches)
         if compaction:
             trace = msgspec.structs.replace(trace, compaction=compaction)

@@ -13,28 +13,23 @@ comes to the digest of the request that was sent last (`antiphon.engine.dispatch
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from antiphon import __version__
 from antiphon.adapters.base import Rested
 from antiphon.core.digests import digest
 from antiphon.core.ids import Digest, MessageId, TenantId
-from antiphon.core.planning.tokens import Counter
 from antiphon.core.planning.trace import Reason
 from antiphon.errors import NotFound
 from antiphon.stores.base import Store
-
-if TYPE_CHECKING:
-    from antiphon.engine.dispatch.lines import Warm
 
 STRETCH_BYTES: Final = 64 * 1024
 """Of what is rendered: a stretch is no shorter, so a turn seldom stores one."""
 
 
 class Before(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What stands on a path before the part that is sent: `antiphon.engine.dispatch.lines.Earlier`."""
+    """What stands on a path before the part that is sent: `antiphon.engine.dispatch.warm.Earlier`."""
 
     at: MessageId | None = None
     told: tuple[MessageId, ...] = ()
@@ -49,7 +44,7 @@ class LineStretch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     Attributes:
         after: The stretches before it, the eldest first.
-        bound: What its line was made by: `bound_to`.
+        bound: What its line was made by: `Warm.bound_to`.
         at: The message that it ends in.
         rested: What the line told there.
         said: How many messages the line has.
@@ -71,50 +66,14 @@ class LineStretch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     beside_tokens: int = 0
     before: Before = Before()
 
+    def stored(self, key: bytes) -> tuple[Digest, bytes]:
+        """Return the name that it goes by in a tenant's content, and its stored form."""
+        data = _encode(self)
+        return digest(key, "stretch", data), data
+
 
 _encode: Final = msgspec.msgpack.Encoder(order="deterministic").encode
 _decode: Final = msgspec.msgpack.Decoder(LineStretch).decode
-
-
-def bound_to(key: bytes, warm: Warm) -> Digest:
-    """Return the digest of all that decides what a line is, beside its messages."""
-    made_by = (__version__, warm.adapter, warm.policy, warm.toolset)
-    seen = (warm.selection, sorted(warm.deletions))
-    return digest(key, "line", msgspec.json.encode((made_by, seen)))
-
-
-def stretches_to_store(
-    key: bytes, warm: Warm, counter: Counter
-) -> tuple[tuple[Digest, bytes], ...]:
-    """Return name and stored form of what `warm` has told of itself and is not stored yet."""
-    found: list[tuple[Digest, bytes]] = []
-    if warm.unstored:
-        bound, earlier = bound_to(key, warm), warm.earlier
-        before = Before(
-            at=earlier.at,
-            told=tuple(message.id for message in earlier.told),
-            gone=earlier.gone,
-            first=earlier.first,
-            last=earlier.last,
-            skipped=dict(earlier.skipped),
-        )
-        for rest in warm.unstored:
-            beside = counter.count([block.text for block in warm.dynamic[: rest.beside]])
-            stretch = LineStretch(
-                after=(*warm.stretches, *(name for name, _ in found)),
-                bound=bound,
-                at=rest.at,
-                rested=rest.rested,
-                said=rest.said,
-                told=rest.told,
-                skipped=rest.skipped,
-                sources=warm.sources_before + rest.beside,
-                beside_tokens=warm.tokens_before + beside,
-                before=before,
-            )
-            data = _encode(stretch)
-            found.append((digest(key, "stretch", data), data))
-    return tuple(found)
 
 
 async def read_stretches(

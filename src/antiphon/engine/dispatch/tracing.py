@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from antiphon.adapters.base import Rendering
 from antiphon.core.ids import Digest
@@ -20,10 +19,8 @@ from antiphon.core.planning.trace import (
     PromptTrace,
     Reason,
 )
-from antiphon.engine.dispatch.lines import Planned, Warm
-
-if TYPE_CHECKING:
-    from antiphon.engine.dispatch.target import Target
+from antiphon.engine.dispatch.target import Target
+from antiphon.engine.dispatch.warm import Planned, Warm
 
 
 def traced(

@@ -11,7 +11,7 @@ from antiphon.core import recovery
 from antiphon.core.dispatch import ACTIVE, State
 from antiphon.core.manifest import Purpose
 from antiphon.core.records import Attempt, Call, CallState
-from antiphon.engine.dispatch.target import adapter_of
+from antiphon.engine.dispatch.targets import adapter_of
 from antiphon.engine.world import World
 
 Action: TypeAlias = Literal["settle", "ended", "cancel"]

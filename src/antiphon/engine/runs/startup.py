@@ -15,7 +15,7 @@ from antiphon.core.dispatch import ACTIVE, IN_FLIGHT, Denied, State
 from antiphon.core.ids import ConversationId
 from antiphon.core.manifest import Purpose
 from antiphon.core.records import OPEN_RUN, Attempt, Call, CallState, Run, RunStatus
-from antiphon.engine.dispatch.target import adapter_of, is_beyond
+from antiphon.engine.dispatch.targets import adapter_of, is_beyond
 from antiphon.engine.world import World
 
 log = logging.getLogger("antiphon.recovery")

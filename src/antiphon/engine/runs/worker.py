@@ -43,7 +43,7 @@ from antiphon.core.retrieval import Beside
 from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
 from antiphon.engine.dispatch.dispatcher import Dispatcher
-from antiphon.engine.dispatch.target import is_beyond
+from antiphon.engine.dispatch.targets import is_beyond
 from antiphon.engine.knowledge.searching import look_up
 from antiphon.engine.runs.control import Control
 from antiphon.engine.runs.entering import Entering, input_enters, results_enter, with_result
