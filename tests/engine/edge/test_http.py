@@ -16,6 +16,7 @@ import pytest
 
 from antiphon.core.manifest import WireRequest
 from antiphon.engine.edge.http import HttpTransport, OwnServer
+from antiphon.engine.edge.leaving import LeavingRequest
 from antiphon.engine.ports import Cut, NotSent, Reply
 from tests.support.clock import settle
 from tests.support.upstream import (
@@ -680,3 +681,16 @@ async def test_our_own_server_that_does_not_start_is_not_sent() -> None:
     await transport.close()
     assert (caught.value.code, written.times) == ("connect", 0)
     assert "no memory" in str(caught.value)
+
+
+@pytest.mark.req("M60")
+@pytest.mark.parametrize("step", [OK, CLOSE, RESET], ids=["answer", "close", "reset"])
+async def test_a_client_that_writes_without_a_word_leaves_the_outcome_open(
+    transport: HttpTransport, step: Step, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(LeavingRequest, "send")  # as if a release of the client wrote otherwise
+    written = Sent()
+    async with RawUpstream([READ, step]) as upstream:
+        with pytest.raises(Cut) as cut:
+            await send(transport, request(upstream.url), written)
+    assert (cut.value.code, written.times) == ("unseen", 1)

@@ -139,9 +139,13 @@ class HttpTransport:
                 timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout_s),
                 middlewares=(once,),
             )
-            return HttpReply(response)
         except aiohttp.ClientError:
-            pass  # raised before `once` was asked
+            response = None  # it failed before `once` was asked
+        if response is not None:
+            if exchange.written:
+                return HttpReply(response)
+            response.close()
+            raise exchange.unseen()
         raise NotSent("connect", "This address cannot be reached over HTTP.")
 
     async def close(self) -> None:
@@ -335,18 +339,42 @@ class _Exchange:
     def __init__(self, host: str, on_written: Callable[[], None]) -> None:
         self._host = host
         self._on_written = on_written
-        self._written = False
+        self.written = False
 
     def leave(self) -> None:
         """Note that from now on bytes may have left."""
         self._on_written()
-        self._written = True
+        self.written = True
 
     def failure(self, exc: Exception) -> NotSent | Cut:
         """Return what this failure means for the caller, without anything of the request."""
-        if self._written:
+        if self.written:
             return _cut(exc, self._host)
-        return _not_sent(exc, self._host)
+        return _not_sent(exc, self._host) if _is_of_connecting(exc) else self.unseen()
+
+    def unseen(self) -> Cut:
+        """Return what it means that bytes left which nobody saw leave: that was so, and no more."""
+        self.leave()
+        return Cut("unseen", "The HTTP client wrote a request without a word of it beforehand.")
+
+
+def _is_of_connecting(exc: Exception) -> bool:
+    """Whether a failure comes before there is a connection to write to, by its kind alone.
+
+    That nothing was seen to leave is no proof: another release of the client may write otherwise.
+    """
+    import aiohttp
+
+    return isinstance(
+        exc,
+        (
+            aiohttp.ClientConnectorError,
+            aiohttp.ClientHttpProxyError,
+            aiohttp.ClientSSLError,
+            aiohttp.ConnectionTimeoutError,
+            aiohttp.ServerFingerprintMismatch,
+        ),
+    )
 
 
 def _not_sent(exc: Exception, host: str) -> NotSent:
