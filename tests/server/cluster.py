@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 from antiphon.client import Client, Patience
 from antiphon.core.blocks import Message, Role, Status
@@ -71,6 +73,7 @@ class Cluster:
     told: list[Told] = field(default_factory=list)
     did: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
+    _urls: dict[str, str] = field(default_factory=dict)
     _shown: asyncio.Event = field(default_factory=asyncio.Event)
     _failed: asyncio.Event = field(default_factory=asyncio.Event)
     _words: Any = field(default_factory=lambda: count(1))
@@ -85,7 +88,7 @@ class Cluster:
     async def join(self) -> None:
         """Start one more node."""
         name = f"node-{next(self._names)}"
-        url = (await self.nodes.serve(name)).url
+        url = self._urls[name] = (await self.nodes.serve(name)).url
         self.clients[name] = await self.nodes.client(url, patience=SHORT)
 
     async def mid_stream(self, work: asyncio.Task[None]) -> None:
@@ -116,11 +119,24 @@ class Cluster:
                     await asyncio.sleep(PAUSE_S)
                 self._failed.set()
 
-    async def felt(self) -> None:
-        """Wait until some client has been failed from now on, by a node or its database."""
+    def unharmed(self) -> None:
+        """Forget what clients have felt so far."""
         self._failed.clear()
+
+    async def felt(self) -> None:
+        """Wait until some client has been failed, or some node says that it cannot work."""
         async with asyncio.timeout(PATIENCE_S):
-            await self._failed.wait()
+            while not self._failed.is_set() and not await asyncio.to_thread(self._unready):  # noqa: ASYNC110 - nobody tells
+                await asyncio.sleep(PAUSE_S)
+
+    def _unready(self) -> bool:
+        try:
+            for name in self.clients:
+                urlopen(f"{self._urls[name]}/readyz", timeout=PATIENCE_S).close()
+        except HTTPError as refused:
+            refused.close()
+            return refused.code == 503
+        return False
 
     # What clients do.
 
@@ -129,12 +145,14 @@ class Cluster:
             chat = await self.somewhere(lambda client: client.create())
             self.conversations.append(chat.id)
 
-    async def work(self, operations: int, clients: int) -> None:
-        """Let so many clients do so many things between them."""
+    async def work(
+        self, operations: int, clients: int, *, until: asyncio.Event | None = None
+    ) -> None:
+        """Let so many clients do so many things between them, and more of them `until` then."""
         left = iter(range(operations))
 
         async def client() -> None:
-            for _ in left:
+            while next(left, None) is not None or (until is not None and not until.is_set()):
                 await self.chance.choice(
                     [self.talk, self.talk, self.talk, self.cancel, self.look]
                 )()
