@@ -666,3 +666,19 @@ def test_a_line_goes_on_from_what_was_told_as_if_all_of_it_had_been_read(
         for message in whole[at:]:
             resumed.feed(message)
         assert everything(resumed) == everything(fed)
+
+
+@for_every_dialect
+def test_a_line_that_goes_on_knows_which_ids_it_has_given_away(dialect: str) -> None:
+    """A later call may come with the very id that an earlier one was given in its stead."""
+    foreign = CallId("somebody's:" + "x" * 70)
+    taken = CallId(CallIds(registry.get(dialect).profile).sent_as(foreign))
+    begun = [user("Go."), asks(call(foreign, "look")), answer(foreign, "1"), model("So it is.")]
+    more = [user("And?"), asks(call(f"{taken}", "look")), answer(taken, "2"), model("Too.")]
+    whole = line(*begun, *(more if taken != foreign else more[:1]), user("Thanks."))
+    fed, told, _ = told_of(dialect, whole)
+    resumed = empty(dialect)
+    resumed.resume(told[:1], whole[len(begun) - 1])
+    for message in whole[len(begun) :]:
+        resumed.feed(message)
+    assert everything(resumed) == everything(fed)
