@@ -1,9 +1,9 @@
 """What a writer knows of the conversations it works on, so that it need not ask again.
 
 While no other connection changes these rows, what the writer has read or written stays true until
-it changes it itself: in a file always, and in a shared database while the conversation is locked. `Transaction` is the only one that writes here, in the same step in which it
-writes the table. Where a request is undone, its conversations are forgotten whole, and read
-anew when they are needed.
+it changes it itself: in a file always, and in a shared database while the conversation is locked.
+`Transaction` is the only one that writes here, in the same step in which it writes the table. Where
+a request is undone, its conversations are forgotten whole, and read anew when they are needed.
 """
 
 from __future__ import annotations
