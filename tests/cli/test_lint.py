@@ -108,8 +108,8 @@ def test_a_request_that_could_be_of_several_forms_is_said_to_be(lint: Any) -> No
 def test_what_belongs_to_another_form_is_pointed_at(lint: Any) -> None:
     tools = [{"name": "f", "input_schema": {"type": "object"}}]
     request = {"messages": [X, ASKS, {"role": "tool", "tool_call_id": "c1", "content": "1"}]}
-    code, _, err = lint({**request, "tools": tools})
-    assert (code, "tools[0]" in err) == (2, True)
+    code, out, _ = lint({**request, "tools": tools})
+    assert (code, "malformed_item at tools[0]" in out) == (3, True)
     _, out, _ = lint({**request, "stop_sequences": ["x"]})
     assert "Not the way of openai-chat, but of another form: stop_sequences." in out
 
@@ -334,15 +334,10 @@ def test_a_result_behind_a_call_that_cannot_be_read_is_not_called_an_orphan(lint
         (b'{"messages": [], "seed": ' + b"9" * 5000 + b"}", "invalid_number", None),
         (b'{"a":' * 5000 + b"1" + b"}" * 5000, "too_deep", "request.json"),
         (b"[" * 5000 + b"]" * 5000, "too_deep", "request.json"),
-        (b'"hi"', "wrong_shape", "request.json"),
-        (b"5", "wrong_shape", "request.json"),
         (b'{"hello": "world"}', "unrecognised", None),
-        (b'{"messages": {}}', "wrong_shape", "messages"),
         (b'{"request": null, "graph": null}', "wrong_shape", "request.json"),
         (b'{"request": {"messages": []}, "model_profile": {"colour": 1}}', "unknown_fact", "model_profile.colour"),
-        (b'{"request": []}', "wrong_shape", "request"),
         (b'{"nodes": 5}', "wrong_shape", "graph"),
-        (b'[{"role": "user"}]', "wrong_shape", "graph[0]"),
         (b'[{"role": "robot", "kind": "text", "text": "x"}]', "wrong_shape", "graph[0]"),
     ],
 )  # fmt: skip
@@ -357,6 +352,86 @@ def test_what_cannot_be_read_is_one_clear_error(
     assert told["code"] == code
     assert told["retryable"] is False
     assert told["at"] == at or told["at"].endswith(str(at))
+
+
+@pytest.mark.req("M34", "M81")
+@pytest.mark.parametrize(
+    ("request_", "at", "source"),
+    [
+        ("hi", "the root", None),
+        (5, "the root", None),
+        (None, "the root", "gemini"),
+        ([X], "the root", "openai-chat"),
+        ([{"type": "message", "role": "user", "content": "x"}], "the root", None),
+        ({"request": []}, "request", None),
+        ({"from": "bedrock", "request": "hi"}, "request", None),
+        ({"messages": {}}, "messages", None),
+        ({"messages": "hi", "max_tokens": 5}, "messages", "anthropic"),
+        ({"model": "m", "n": 2}, "messages", None),
+        ({"model": "m", "max_tokens": 9, "stop_sequences": []}, "messages", None),
+        ({"generationConfig": {"temperature": 1}}, "contents", None),
+        ({"contents": "hi"}, "contents", None),
+        ({"inferenceConfig": {}, "messages": None}, "messages", None),
+        ({"model": "m", "input": 5}, "input", "openai-responses"),
+        ({"model": "m", "input": None, "agent": "a"}, "input", None),
+        ({"model": 5, "messages": [X]}, "model", None),
+        ({"model": "m", "messages": [X], "tools": {}}, "tools", None),
+        ({"model": "m", "messages": [X], "tools": [{"type": "function"}]}, "tools[0]", None),
+        ({"model": "m", "messages": [X], "temperature": "hot"}, "temperature", "anthropic"),
+        ({"model": "m", "messages": [X], "system": 5}, "system", "anthropic"),
+        ({"messages": [{"role": "user", "content": [{"text": "x"}]}], "toolConfig": {"tools": []}}, "toolConfig.tools", None),
+    ],
+)  # fmt: skip
+def test_a_request_of_the_wrong_shape_gets_a_verdict_with_its_place_and_what_helps(
+    lint: Any, request_: Any, at: str, source: str | None
+) -> None:
+    code, out, err = lint(request_, "--json", *(["--from", source] if source else []))
+    told = json.loads(out)
+    assert (code, told["verdict"], err) == (3, "reject", "")
+    first = told["findings"][0]
+    assert (first["code"], first["at"]) == ("malformed_item", at)
+    assert all(first[word] for word in ("message", "rule", "fix", "see"))
+    shown = lint(request_, *(["--from", source] if source else []))[1]
+    assert f"malformed_item at {at}" in shown
+
+
+@pytest.mark.req("M34", "M81")
+def test_what_stands_behind_an_option_of_the_wrong_shape_is_judged_all_the_same(lint: Any) -> None:
+    told = json.loads(lint({**ORPHAN, "model": 5, "temperature": []}, "--json")[1])
+    assert [(f["code"], f["at"]) for f in told["findings"]] == [
+        ("malformed_item", "model"),
+        ("malformed_item", "temperature"),
+        ("orphan_tool_result", "messages[1]"),
+    ]
+
+
+@pytest.mark.req("M34", "M81")
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"from": "openai-chat", "request": {"model": "m", "messages": [X]}},
+        {"graph": [{"role": "user", "kind": "text", "text": "x"}]},
+    ],
+)
+def test_a_target_that_nobody_speaks_is_a_finding_at_its_place(lint: Any, said: Any) -> None:
+    code, out, _ = lint({**said, "target": "vertigo"}, "--json")
+    found = json.loads(out)["findings"]
+    assert (code, [(f["code"], f["at"]) for f in found]) == (3, [("unknown_profile", "target")])
+    assert "openai-chat" in found[0]["message"]
+    assert all(found[0][word] for word in ("rule", "fix", "see"))
+    code, out, _ = lint({**said, "target": "vertigo"}, "--json", "--profile", "anthropic")
+    assert (code, json.loads(out)["profile"]) == (0, "anthropic")  # what the caller names counts
+
+
+@pytest.mark.req("M34", "M48")
+def test_a_request_is_judged_for_the_target_that_its_document_names(lint: Any) -> None:
+    late = [X, {"role": "assistant", "content": "y"}, {"role": "developer", "content": "z"}, X]
+    said = {"from": "openai-chat", "request": {"model": "m", "messages": late}}
+    told = {t: json.loads(lint({**said, "target": t}, "--json")[1]) for t in ("groq", "mistral")}
+    assert {t: (read["verdict"], read["profile"]) for t, read in told.items()} == {
+        "groq": ("accept", "groq"),
+        "mistral": ("reject", "mistral"),
+    }
 
 
 @pytest.mark.parametrize(
@@ -605,3 +680,36 @@ def test_what_a_repair_would_do_is_told_and_the_command_that_is_named_does_it(
     made, notes = capsys.readouterr()
     assert json.loads(made)["messages"] == [X]
     assert "repair_result_removed" in notes
+
+
+CUSTOM = {"id": "c1", "type": "custom", "custom": {"name": "sh", "input": "ls"}}
+
+
+@pytest.mark.req("M34", "M81")
+def test_a_repair_is_offered_only_where_somebody_takes_what_comes_of_it(lint: Any) -> None:
+    history = [X, {"role": "assistant", "tool_calls": [CUSTOM]}, X]
+    told = json.loads(lint({"model": "m", "messages": history}, "--json")[1])
+    assert told["findings"][0]["code"] == "missing_tool_result"
+    assert "repairs" not in told  # nothing of ours can carry a custom call, repaired or not
+    assert "--repair" not in lint({"model": "m", "messages": history})[1]
+
+
+@pytest.mark.req("M34", "M81")
+def test_where_the_meant_provider_would_not_take_a_repair_those_who_would_are_told(
+    lint: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heard = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
+    said = {"role": "user", "content": [{"type": "text", "text": "x"}, heard]}
+    request = {"model": "m", "messages": [said, *ORPHAN["messages"][1:]]}
+    told = json.loads(lint(request, "--json", "--profile", "groq")[1])
+    assert [one["change"] for one in told["repairs"]] == ["result_removed"]
+    takers = told["repaired_for"]
+    assert "openai-chat" in takers
+    assert "groq" not in takers
+    shown = " ".join(lint(request, "--profile", "groq")[1].split())
+    assert f"--repair --profile {takers[0]}" in shown
+    assert "groq would not take it even then, only" in shown
+    for profile in registry.available():
+        code = run(["render", "--repair", "--profile", profile, str(tmp_path / "request.json")])
+        assert (code == 0) is (profile in takers), profile
+        capsys.readouterr()

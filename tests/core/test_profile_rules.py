@@ -194,7 +194,7 @@ EXAMPLES = [
     ),
     Example(
         code="image_in_tool_result",
-        at="m3.0",
+        at="m3.0[1]",
         broken=line(user(), asks("a"), answer("a", "here", IMAGE)),
         whole=line(user(), asks("a"), answer("a", "here"), user(IMAGE)),
         mapped=True,
@@ -202,7 +202,7 @@ EXAMPLES = [
     Example(
         # Nothing but the assistant may come behind the result, so there is no room for it.
         code="image_in_tool_result",
-        at="m3.0",
+        at="m3.0[1]",
         facts={"after_tool": "assistant"},
         broken=line(user(), asks("a"), answer("a", "here", IMAGE), model()),
         whole=line(user(), asks("a"), answer("a", "here"), model()),

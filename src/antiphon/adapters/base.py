@@ -18,7 +18,7 @@ import msgspec
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.adapters.weighing import weigh_ending, weigh_head, weigh_items
 from antiphon.core import manifest
-from antiphon.core.blocks import Block, Message, ToolCall
+from antiphon.core.blocks import Block, Message, ToolCall, whole_of
 from antiphon.core.deltas import Channel, Delta, Usage
 from antiphon.core.digests import Hasher, hasher
 from antiphon.core.findings import Finding
@@ -206,7 +206,11 @@ class Parsed:
 
     def located(self, findings: Iterable[Finding]) -> tuple[Finding, ...]:
         """Return `findings` at places that the writer of the request can find."""
-        return tuple(msgspec.structs.replace(f, at=self.places.get(f.at, f.at)) for f in findings)
+        return tuple(msgspec.structs.replace(f, at=self._place(f.at)) for f in findings)
+
+    def _place(self, at: str) -> str:
+        """Return where something stands; a part of a result at least where its result does."""
+        return self.places.get(at) or self.places.get(whole_of(at), at)
 
     def check_options(self) -> tuple[Finding, ...]:
         """Return which options ask for what no provider can do, at their places."""

@@ -21,6 +21,7 @@ from antiphon.core.blocks import (
     Trust,
     block_id,
     default_trust,
+    part_id,
 )
 from antiphon.core.findings import Finding
 from antiphon.core.ids import ConversationId, MessageId
@@ -43,6 +44,8 @@ class RequestReader:
         self.findings: list[Finding] = []
         self.places: dict[str, str] = {}
         self.uncarried: list[str] = []
+        self.inside: dict[str, list[str]] = {}
+        """Where the parts of each result stand, by the place of the result."""
         self._position = 0
 
     def attempt(self, at: str, read: Callable[[], None]) -> bool:
@@ -70,6 +73,8 @@ class RequestReader:
         """Put a message at the end of the line; each block comes with its place."""
         for order, (_, place) in enumerate(placed):
             self.places[block_id(name, order)] = place
+            for number, inner in enumerate(self.inside.get(place, ())):
+                self.places[part_id(block_id(name, order), number)] = inner
         self._position += len(placed) or 1
         self.messages.append(
             Message(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from antiphon.adapters.parsing import number
+from antiphon.adapters.parsing import number, type_name
 from antiphon.errors import InvalidInput
 
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -40,6 +40,7 @@ class Document:
         text: The text as it stood there, for excerpts.
         source: Profile of the request as the file or the caller names it, or None.
         request: A provider's request, or None.
+        misshapen: Why what was meant for one is none: it is no object; None where it is one.
         graph: Our own graph, or None.
         graph_at: Where in the file the graph stands.
         request_at: Where in the file the request stands; its places follow this.
@@ -52,6 +53,7 @@ class Document:
     text: str
     source: str | None = None
     request: Mapping[str, object] | None = None
+    misshapen: InvalidInput | None = None
     graph: object = None
     graph_at: str = ""
     request_at: str = ""
@@ -141,17 +143,23 @@ def read_document(path: str) -> Document:
 def document_of(value: object, text: str, path: str) -> Document:
     """Return what a JSON value is: a request, a graph, or both in one object.
 
+    What can only be meant for a request and is no object is told as such: `Document.misshapen`.
+
     Raises:
-        InvalidInput: It is neither.
+        InvalidInput: It is an object that holds neither.
     """
-    if isinstance(value, list):
+    if isinstance(value, list) and not _are_messages(value):
         return Document(path=path, text=text, graph=value, facts={})
     if not isinstance(value, dict):
-        raise InvalidInput(
-            "A request is a JSON object; a graph is an object or an array.",
-            code="wrong_shape",
-            at=_name(path),
+        what = (
+            "these could be its messages"
+            if isinstance(value, list)
+            else "this is " + type_name(value)
         )
+        wrong = InvalidInput(
+            f"A request is a JSON object; {what}.", code="wrong_shape", at="the root"
+        )
+        return Document(path=path, text=text, misshapen=wrong, facts={})
     if "nodes" in value:
         return Document(path=path, text=text, graph=value, facts={})
     if value.keys() <= COMBINED and not COMBINED.isdisjoint(value):
@@ -161,9 +169,11 @@ def document_of(value: object, text: str, path: str) -> Document:
 
 def _combined(value: Mapping[str, object], path: str, text: str) -> Document:
     request, graph = value.get("request"), value.get("graph")
+    wrong = None
     if request is not None and not isinstance(request, dict):
-        raise InvalidInput("A request is a JSON object.", code="wrong_shape", at="request")
-    if request is None and graph is None:
+        sentence = f"A request is a JSON object; this is {type_name(request)}."
+        request, wrong = None, InvalidInput(sentence, code="wrong_shape", at="request")
+    if request is None and graph is None and wrong is None:
         raise InvalidInput(
             "It holds neither a request nor a graph.", code="wrong_shape", at=_name(path)
         )
@@ -178,6 +188,7 @@ def _combined(value: Mapping[str, object], path: str, text: str) -> Document:
         text=text,
         source=_word(value, "from"),
         request=request,
+        misshapen=wrong,
         request_at="request",
         graph=graph,
         graph_at="graph",
@@ -185,6 +196,12 @@ def _combined(value: Mapping[str, object], path: str, text: str) -> Document:
         facts=facts,
         stored=stored,
     )
+
+
+def _are_messages(items: list[object]) -> bool:
+    """Return whether an array holds a provider's messages, and no blocks of ours."""
+    told = [item for item in items if isinstance(item, dict)]
+    return bool(told) and not any("kind" in item for item in told)
 
 
 def _name(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Who would take a request: every dialect, each asked in its own words."""
+"""Who would take a request: every dialect, each asked in its own words; and who once it is repaired."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TypeAlias
 from antiphon.adapters import registry
 from antiphon.adapters.base import Parsed
 from antiphon.adapters.conversion import convert
-from antiphon.cli.judging import as_it_stands, refused
-from antiphon.core.findings import Finding
+from antiphon.adapters.repairing import repaired
+from antiphon.cli.judging import Verdict, as_it_stands, refused
+from antiphon.core.findings import Finding, Repair
 from antiphon.errors import AntiphonError, SequenceRejected
 
 
@@ -53,6 +54,26 @@ def answers(
         source: The profile that it was read with.
     """
     return {name: _ask(name, parsed, request, source) for name in registry.available()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mending:
+    """What makes a broken history legal, and who takes it then: it was tried with each."""
+
+    repairs: tuple[Repair, ...]
+    profiles: tuple[str, ...]
+
+
+def mending(verdict: Verdict) -> Mending | None:
+    """Return what repairs a history that is refused; None where nobody would take it even then."""
+    if verdict.accepted or verdict.parsed.findings:
+        return None
+    whole, repairs = repaired(verdict.parsed)
+    if not repairs:
+        return None
+    takes = answers(whole, None, verdict.source)
+    profiles = tuple(name for name, answer in takes.items() if isinstance(answer, Taken))
+    return Mending(repairs=repairs, profiles=profiles) if profiles else None
 
 
 def _ask(

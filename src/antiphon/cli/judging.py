@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 from antiphon.adapters import registry
 from antiphon.adapters.base import Adapter, Parsed
-from antiphon.adapters.repairing import repaired
 from antiphon.cli.documents import Document
 from antiphon.cli.graph import read_graph
 from antiphon.cli.kept_state import with_call_ids
-from antiphon.cli.recognition import Recognised, recognise
-from antiphon.core.findings import Finding, Repair, Severity, ordered
+from antiphon.cli.recognition import SAYING, Recognised, recognise
+from antiphon.core.findings import Finding, Severity, ordered
+from antiphon.core.manifest import Policy
 from antiphon.core.profile import Profile
 from antiphon.core.rules import check
+from antiphon.errors import InvalidInput
+
+DECLARING: Final = frozenset({"tools", "toolConfig", "tool_config"})
+"""Fields without which nothing true could be said of the rest, beside those that hold the talk."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +28,12 @@ class Verdict:
 
     Attributes:
         parsed: What it says.
-        source: The profile that the request was read with; None for a graph.
+        source: The profile that the request was read with; None for a graph, or where a body
+            shows none.
         target: The profile whose rules judged it; None for those of the graph alone.
         recognised: How the request's form was found; None for a graph.
         named: Whether the caller named it, against what the file says or shows.
         findings: First reason first; their places are those of the document.
-        repairs: What would make a history that breaks rules of the graph legal, if that would.
         at: Where in the document those places begin.
     """
 
@@ -38,7 +43,6 @@ class Verdict:
     recognised: Recognised | None = None
     named: bool = False
     findings: tuple[Finding, ...]
-    repairs: tuple[Repair, ...] = ()
     at: str = ""
 
     @property
@@ -49,40 +53,92 @@ class Verdict:
     @property
     def messages(self) -> int:
         """How many messages it has, those that could not be read among them."""
-        return len(self.parsed.messages) + len(self.parsed.findings)
+        unread = (f for f in self.parsed.findings if f.position >= 0)  # others are of its head
+        return len(self.parsed.messages) + sum(1 for _ in unread)
 
 
 def judge(document: Document, *, source: str | None, profile: str | None) -> Verdict:
     """Return the verdict on a document.
 
     A request is judged as it stands, by the rules of its own dialect. A graph, or a request
-    that is meant for another profile, is judged by what could not be mapped safely.
+    that is meant for another profile, is judged by what could not be mapped safely. What has
+    not the shape of a request at all is judged, too: it is refused, and at its place.
 
     Raises:
         InvalidInput: It cannot be read, or its dialect is not spoken by this release.
     """
+    if document.misshapen is not None:
+        return _misshapen(source or document.source, document.misshapen)
+    unspoken = _unspoken(document) if profile is None else ()
+    target = profile or (document.target if not unspoken else None)
     if document.request is None:
-        return _graph(document, profile or document.target)
+        return _graph(document, target, unspoken)
     named = source or document.source
     recognised = Recognised(named) if named else recognise(document.request)
     dialect = recognised.form
-    parsed = registry.get(dialect).parse(document.request)
-    if profile is None or profile == dialect:
+    parsed = _read(dialect, document.request)
+    if target is None or target == dialect:
         adapter = registry.get(dialect, {**parsed.facts, **document.facts})
         lost = adapter.compare(parsed, document.stored)
         findings = _in_order(parsed, [*as_it_stands(parsed, adapter), *lost])
     else:
-        findings = _mapped(parsed, registry.get(profile, document.facts).profile)
+        findings = _mapped(parsed, registry.get(target, document.facts).profile)
     return Verdict(
         parsed=parsed,
         source=dialect,
-        target=profile or dialect,
+        target=target or dialect,
         recognised=recognised,
         named=source is not None,
-        findings=findings,
-        repairs=_repairs(parsed, findings),
+        findings=(*unspoken, *findings),
         at=document.request_at,
     )
+
+
+def _read(dialect: str, request: Mapping[str, object]) -> Parsed:
+    """Return what a request says; a field of the wrong shape is a finding, before all others.
+
+    The rest is read as if that field had not been there, unless nothing could be said of it then.
+    """
+    try:
+        return registry.get(dialect).parse(request)
+    except InvalidInput as wrong:
+        if wrong.code != "wrong_shape":
+            raise
+        finding, field = _of_head(wrong), (wrong.at or "").partition(".")[0].partition("[")[0]
+    if field not in request or field in SAYING or field in DECLARING:
+        return _unread(finding)
+    parsed = _read(dialect, {name: value for name, value in request.items() if name != field})
+    return replace(parsed, findings=(finding, *parsed.findings))
+
+
+def _misshapen(source: str | None, wrong: InvalidInput) -> Verdict:
+    finding = _of_head(wrong)
+    return Verdict(
+        parsed=_unread(finding),
+        source=source,
+        target=source,
+        recognised=Recognised(source) if source else None,
+        findings=(finding,),
+    )
+
+
+def _unread(finding: Finding) -> Parsed:
+    """Return a request of which nothing could be read."""
+    return Parsed(messages=(), tools=(), policy=Policy(model=""), findings=(finding,), places={})
+
+
+def _of_head(wrong: InvalidInput) -> Finding:
+    """Return what is wrong with a request before its first message, as a finding."""
+    return Finding(code="malformed_item", at=wrong.at or "", position=-1, message=wrong.message)
+
+
+def _unspoken(document: Document) -> tuple[Finding, ...]:
+    """Return what is to be said of a target that nobody here speaks."""
+    if document.target is None or document.target in registry.available():
+        return ()
+    known = ", ".join(registry.available())
+    sentence = f"There is no profile {document.target!r}. Known: {known}."
+    return (Finding(code="unknown_profile", at="target", position=-1, message=sentence),)
 
 
 def as_it_stands(parsed: Parsed, adapter: Adapter) -> tuple[Finding, ...]:
@@ -97,7 +153,7 @@ def refused(findings: Iterable[Finding]) -> bool:
     return any(finding.severity is Severity.ERROR for finding in findings)
 
 
-def _graph(document: Document, target: str | None) -> Verdict:
+def _graph(document: Document, target: str | None, unspoken: tuple[Finding, ...]) -> Verdict:
     parsed = read_graph(document.graph)
     parsed = replace(parsed, messages=with_call_ids(parsed.messages, document.stored))
     rules = registry.get(target, document.facts).profile if target else None
@@ -105,18 +161,9 @@ def _graph(document: Document, target: str | None) -> Verdict:
         parsed=parsed,
         source=None,
         target=target,
-        findings=(found := _mapped(parsed, rules)),
-        repairs=_repairs(parsed, found),
+        findings=(*unspoken, *_mapped(parsed, rules)),
         at=document.graph_at,
     )
-
-
-def _repairs(parsed: Parsed, findings: Iterable[Finding]) -> tuple[Repair, ...]:
-    """Return what a repair would do, where the history is refused and would be legal then."""
-    if not refused(findings) or parsed.findings:
-        return ()
-    whole, repairs = repaired(parsed)
-    return repairs if not check(whole.messages) else ()
 
 
 def _mapped(parsed: Parsed, profile: Profile | None) -> tuple[Finding, ...]:
@@ -140,7 +187,8 @@ def _in_order(parsed: Parsed, findings: Iterable[Finding]) -> tuple[Finding, ...
     told = ordered(findings)
     if not parsed.findings:
         return told
-    unread = [f.position for f in parsed.findings if f.code == "malformed_item"]
+    malformed = (f for f in parsed.findings if f.code == "malformed_item")
+    unread = [f.position for f in malformed if f.position >= 0]  # not what is wrong at the head
     if unread:
         told = tuple(f for f in told if not _seems(f, min(unread), max(unread)))
     return tuple(sorted(told, key=lambda finding: finding.code == "missing_tool_result"))

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from antiphon.cli.documents import read_document
-from antiphon.cli.elsewhere import Answer, Taken, answers
+from antiphon.cli.elsewhere import Answer, Mending, Taken, answers, mending
 from antiphon.cli.judging import Verdict, judge
 from antiphon.cli.output import json_option, note, print_json
 from antiphon.cli.view.text import Ink
@@ -34,26 +34,27 @@ def command(
     """
     document = read_document(file)
     verdict = judge(document, source=source, profile=profile)
-    asked = answers(verdict.parsed, document.request, verdict.source)
+    asked, mend = answers(verdict.parsed, document.request, verdict.source), mending(verdict)
     if as_json:
-        print_json(_as_json(verdict, asked))
+        print_json(_as_json(verdict, asked, mend))
     else:
-        for line in lines(document, verdict, asked, Ink()):
+        for line in lines(document, verdict, asked, mend, Ink()):
             click.echo(line)
         for place in verdict.parsed.uncarried:
             note(f"{place} is legal, but this release cannot carry it itself.")
     ctx.exit(0 if verdict.accepted else 3)
 
 
-def _as_json(verdict: Verdict, asked: dict[str, Answer]) -> dict[str, object]:
+def _as_json(verdict: Verdict, asked: dict[str, Answer], mend: Mending | None) -> dict[str, object]:
     shown: dict[str, object] = {
         "verdict": "accept" if verdict.accepted else "reject",
         "findings": [_finding(finding) for finding in verdict.findings],
         "from": verdict.source,
         "profile": verdict.target,
     }
-    if verdict.repairs:
-        shown["repairs"] = [msgspec.to_builtins(one) for one in verdict.repairs]
+    if mend is not None:
+        shown["repairs"] = [msgspec.to_builtins(one) for one in mend.repairs]
+        shown["repaired_for"] = list(mend.profiles)
     if verdict.recognised is not None:
         shown["could_be"] = list(verdict.recognised.rivals)
     shown["dialects"] = {name: _answer(answer) for name, answer in asked.items()}

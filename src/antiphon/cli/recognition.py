@@ -60,7 +60,9 @@ FIELDS: Final = _table(
     ("max_tokens thinking", (CHAT, ANTHROPIC)),
     ("stop_sequences anthropic_version anthropic_beta mcp_servers container", (ANTHROPIC,)),
     ("output_config", (ANTHROPIC,)),
-    ("toolConfig inferenceConfig guardrailConfig modelId promptVariables", (BEDROCK,)),
+    ("toolConfig", (BEDROCK, GEMINI)),
+    ("inferenceConfig guardrailConfig modelId promptVariables", (BEDROCK,)),
+    ("generationConfig systemInstruction safetySettings cachedContent", (GEMINI,)),
     ("additionalModelRequestFields additionalModelResponseFieldPaths", (BEDROCK,)),
     ("performanceConfig requestMetadata outputConfig", (BEDROCK,)),
     ("options keep_alive format think template", (OLLAMA,)),
@@ -115,7 +117,7 @@ class Recognised:
 
 
 def recognise(request: Fields) -> Recognised:
-    """Return the form of a request, by its marks.
+    """Return the form of a request, by its marks; of one that says nothing by those that are left.
 
     Raises:
         InvalidInput: `unrecognised`: it could be none that we know.
@@ -125,6 +127,8 @@ def recognise(request: Fields) -> Recognised:
         'ollama'
     """
     forms = [form for name, known in CONTAINERS.items() if name in request for form in known]
+    if not forms and any(_marks(request)):
+        forms = [form for known in SAYING.values() for form in known]
     if not forms:
         raise InvalidInput(
             "This is no request of a provider that we know, and no graph. "

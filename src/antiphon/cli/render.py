@@ -37,6 +37,8 @@ def rendering(
         SequenceRejected: It may not be sent; places are those of the document.
         InvalidInput: It cannot be read, or holds what this release cannot carry.
     """
+    if document.misshapen is not None:
+        raise document.misshapen
     adapter = registry.get(profile, document.facts)
     dialect = source or document.source
     if document.request is not None and document.graph is None and dialect is None:

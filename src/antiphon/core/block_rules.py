@@ -27,10 +27,11 @@ MEDIA: Final[frozenset[type]] = frozenset((Image, File))
 
 
 class Problem(NamedTuple):
-    """A rule that a block breaks, and the sentence about it."""
+    """A rule that a block breaks, and the sentence about it; `part` is that of a result."""
 
     code: str
     message: str
+    part: int | None = None
 
 
 def particular(profile: Profile, *, mapped: bool) -> frozenset[type]:
@@ -132,15 +133,16 @@ def _media_together(profile: Profile, message: Message) -> Iterator[Problem]:
 
 
 def _result(profile: Profile, result: ToolResult, *, mapped: bool) -> Iterator[Problem]:
-    for part in result.content:
+    for number, part in enumerate(result.content):
         if isinstance(part, Text):
             if not (profile.blank_text or mapped or part.text):
                 yield Problem(
                     "empty_content",
                     "A text in a result may not be empty here. Leave it out; a result without content is fine.",
+                    number,
                 )
         else:
-            yield from _media(profile, part)
+            yield from (problem._replace(part=number) for problem in _media(profile, part))
     fine = result.outcome is Outcome.SUCCESS or bool(result.content)
     if profile.failures_speak and not (mapped or fine):
         yield Problem("empty_content", "A result that is an error says what went wrong.")

@@ -264,6 +264,22 @@ def block_id(message: MessageId, order: int) -> str:
     return f"{message}.{order}"
 
 
+def part_id(block: str, number: int) -> str:
+    """Return the stable id of a part of the result that `block` names."""
+    return f"{block}[{number}]"
+
+
+def whole_of(name: str) -> str:
+    """Return the id of the block that a part belongs to; every other id comes back as it is.
+
+    Example:
+        >>> whole_of(part_id(block_id(MessageId("msg_1"), 0), 3))
+        'msg_1.0'
+    """
+    block, _, _ = name.rpartition("[")
+    return block if block[-1:].isdigit() else name
+
+
 _encode = msgspec.json.Encoder(order="deterministic").encode
 _decode_blocks = msgspec.json.Decoder(tuple[Block, ...]).decode
 

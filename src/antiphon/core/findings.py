@@ -82,6 +82,7 @@ GRAPH_CODES: Final = (
     "missing_parent",
     "foreign_parent",
     "malformed_item",
+    "unknown_profile",
     "unknown_tool",
     "bad_option",
 )

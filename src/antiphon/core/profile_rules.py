@@ -27,6 +27,7 @@ from antiphon.core.blocks import (
     ToolCall,
     ToolResult,
     block_id,
+    part_id,
 )
 from antiphon.core.findings import Finding, Severity
 from antiphon.core.ids import CallId
@@ -129,10 +130,8 @@ class ProfileRules:
                 f"At most {most} blocks may stand in one message.",
             )
         if self._reading.particular_messages:
-            for code, sentence in of_message(
-                self._profile, message, self._last, mapped=self._mapped
-            ):
-                self._find(code, message.id, start, sentence)
+            for problem in of_message(self._profile, message, self._last, mapped=self._mapped):
+                self._find(problem.code, message.id, start, problem.message)
         if role is Role.USER:
             self._leader = None
         elif role is Role.ASSISTANT:
@@ -153,21 +152,23 @@ class ProfileRules:
             if kind in silent:
                 continue
             if kind in self._reading.particular:
-                for code, sentence in problems(self._profile, block, mapped=self._mapped):
-                    self._find(code, block_id(message.id, order), start + order, sentence)
+                for code, sentence, part in problems(self._profile, block, mapped=self._mapped):
+                    at = block_id(message.id, order)
+                    at = at if part is None else part_id(at, part)
+                    self._find(code, at, start + order, sentence)
             if kind is ToolCall and role is Role.ASSISTANT:
                 self._call(message, order, start + order, block)  # type: ignore[arg-type]
             elif kind is ToolResult and role is Role.TOOL:
                 self._result(message, order, start + order, block)  # type: ignore[arg-type]
             elif kind not in allowed:
-                self._not_allowed(message, order, start + order, kind)
+                self._not_allowed(role, block_id(message.id, order), start + order, kind)
             elif kind is Text and self._reading.blanks and says_nothing(self._profile, block.text):  # type: ignore[union-attr]
                 if self._mapped:
                     left_out += 1
                 else:
                     self._blank(message, order, start + order)
             elif kind is Image:
-                self._image(message, order, start + order, block)  # type: ignore[arg-type]
+                self._image(block_id(message.id, order), start + order, block)  # type: ignore[arg-type]
         return left_out
 
     def finish(self, position: int) -> Iterator[Finding]:
@@ -381,56 +382,59 @@ class ProfileRules:
         position: int,
         result: ToolResult,
     ) -> None:
-        call_id = result.call_id
+        call_id, at = result.call_id, block_id(message.id, order)
         if self._between and call_id in self._between:
             self._find(
                 "result_not_adjacent",
-                block_id(message.id, order),
+                at,
                 position,
                 f"{self._between[call_id]} stands between the call {call_id} and its result. Results come directly after "
                 "the message that asks for them.",
                 call_id,
             )
-        if (
-            not self._profile.result_media
-            and not self._reading.may_follow_results
-            and any(type(p) is not Text for p in result.content)
-        ):
+        for number, part in enumerate(result.content):
+            if not isinstance(part, Text):
+                self._medium_in_result(message.role, part_id(at, number), position, part, call_id)
+
+    def _medium_in_result(
+        self, role: Role, at: str, position: int, part: Image | File, call_id: CallId
+    ) -> None:
+        if not (self._profile.result_media or self._reading.may_follow_results):
+            what = KIND_NAMES[type(part)]
             self._find(
                 "image_in_tool_result",
-                block_id(message.id, order),
+                at,
                 position,
-                "A tool result is text on this wire. Put the image into a user message after the last result.",
+                f"A tool result is text on this wire. Put the {what} into a user message after the last result.",
                 call_id,
             )
-        for part in result.content:
-            if type(part) is Image:
-                self._image(message, order, position, part)
-            elif type(part) is File and not self._profile.result_media and self._mapped:
-                self._file_behind_results(message, order, position)
+        if type(part) is Image:
+            self._image(at, position, part)
+        elif (
+            self._mapped
+            and not self._profile.result_media
+            and "file" not in self._profile.kinds.get(Role.USER, ())
+        ):
+            # It leaves its result, and has to find its place in a message of the user.
+            self._not_allowed(role, at, position, File)
 
-    def _file_behind_results(self, message: Message, order: int, position: int) -> None:
-        """A file that leaves its result has to find its place in a message of the user."""
-        if "file" not in self._profile.kinds.get(Role.USER, ()):
-            self._not_allowed(message, order, position, File)
-
-    def _not_allowed(self, message: Message, order: int, position: int, kind: type) -> None:
+    def _not_allowed(self, role: Role, at: str, position: int, kind: type) -> None:
         if kind is ToolResult or kind is ToolCall:
             return  # in a foreign role: the graph rules say so
         name = KIND_NAMES.get(kind, kind.__name__.lower())
-        may = ", ".join(sorted(self._profile.kinds.get(message.role, ()))) or "nothing"
+        may = ", ".join(sorted(self._profile.kinds.get(role, ()))) or "nothing"
         self._find(
             "block_not_allowed",
-            block_id(message.id, order),
+            at,
             position,
-            f"No {message.role} message carries {name} on this wire (only {may}), and nothing is dropped in silence.",
+            f"No {role} message carries {name} on this wire (only {may}), and nothing is dropped in silence.",
         )
 
-    def _image(self, message: Message, order: int, position: int, image: Image) -> None:
+    def _image(self, at: str, position: int, image: Image) -> None:
         if not self._profile.image_urls and image.data is None:
             self._find(
                 "block_not_allowed",
-                block_id(message.id, order),
+                at,
                 position,
                 "This server fetches nothing by its address. Send the image itself, as base64 data.",
             )

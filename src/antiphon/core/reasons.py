@@ -100,8 +100,12 @@ REASONS: Final[Mapping[str, Reason]] = {
         "Copy the message into the conversation, or fork it.",
     ),
     "malformed_item": Reason(
-        "Every message has the shape that its role asks for.",
+        "A request, and each message of it, has the shape that its provider asks for.",
         "Correct the field that is named.",
+    ),
+    "unknown_profile": Reason(
+        "A request is meant for a dialect that is spoken here.",
+        "Name one of those that are listed, or leave the target out.",
     ),
     "unknown_tool": Reason(
         "A tool that has to be called is declared.",

@@ -33,6 +33,7 @@ from antiphon.core.blocks import (
     Trust,
     Unknown,
     block_id,
+    part_id,
 )
 from antiphon.core.digests import NO_KEY
 from antiphon.core.findings import Finding, ordered
@@ -371,9 +372,9 @@ class LineChecker:
 
     def _result(self, message: Message, order: int, position: int, result: ToolResult) -> None:
         call_id = result.call_id
-        for part in result.content:
+        for number, part in enumerate(result.content):
             if type(part) is not Text:
-                self._media(block_id(message.id, order), position, part)
+                self._media(part_id(block_id(message.id, order), number), position, part)
         entry = self._open.pop(call_id, None)
         if entry is not None:
             self._answered[call_id] = None

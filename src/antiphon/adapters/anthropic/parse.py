@@ -293,6 +293,7 @@ class _Reader(RequestReader):
                 if not isinstance(block, ResultPart):
                     raise Malformed(inner, "A result holds text, images and documents.")
                 parts.append(block)
+                self.inside.setdefault(at + place, []).append(at + inner)
         elif content is not None:
             raise Malformed(
                 f"{place}.content", f"Content is a string or an array, not {type_name(content)}."

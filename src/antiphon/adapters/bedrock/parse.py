@@ -281,6 +281,7 @@ class _Reader(RequestReader):
             if not isinstance(item, dict) or len(item) != 1:
                 raise Malformed(inner, "A part of a result is an object of exactly one key.")
             (kind,) = item
+            self.inside.setdefault(at + place.removesuffix(".toolResult"), []).append(at + inner)
             if kind == "json":
                 parts.append(Text(text=encode(item[kind]).decode()))
                 continue

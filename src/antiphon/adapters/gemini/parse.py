@@ -214,9 +214,12 @@ class _Reader(RequestReader):
         call_id = self._answers(response.get("id"), name, at + place)
         self._open.pop(call_id, None)
         content: list[ResultPart] = list(_content_of(said or {}))
+        inside = self.inside[at + place] = [f"{at}{place}.functionResponse.response"] * len(content)
         media = response.get("parts")
         for number, part in enumerate(media if isinstance(media, list) else ()):
-            content.append(self._medium(f"{place}.functionResponse.parts[{number}]", part))
+            inner = f"{place}.functionResponse.parts[{number}]"
+            content.append(self._medium(inner, part))
+            inside.append(at + inner)
         failed = said is not None and said.keys() == {"error"}
         return ToolResult(
             call_id=call_id,

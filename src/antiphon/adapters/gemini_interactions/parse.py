@@ -183,6 +183,7 @@ class _Reader(RequestReader):
                     if not isinstance(block, ResultPart):
                         raise Malformed(f".result[{number}]", "A result holds text and media.")
                     parts.append(block)
+                    self.inside.setdefault(at, []).append(f"{at}.result[{number}]")
             case _:
                 parts.append(Text(text=encode(result).decode()))
         name = item.get("name")

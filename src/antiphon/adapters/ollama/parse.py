@@ -79,8 +79,10 @@ class _Reader(RequestReader):
         if content is not None and not isinstance(content, str):
             raise Malformed(".content", f"Content is a string, not {type_name(content)}.")
         if role is Role.TOOL:
-            shown = tuple(image for image, _ in self._images(at, item.get("images")))
-            self.say(MessageId(at), role, [(self._result(item, content or "", shown), at)])
+            shown = list(self._images(at, item.get("images")))
+            self.inside[at] = [at, *(place for _, place in shown)][0 if content else 1 :]
+            images = tuple(image for image, _ in shown)
+            self.say(MessageId(at), role, [(self._result(item, content or "", images), at)])
             return
         placed: list[tuple[Block, str]] = []
         thinking = item.get("thinking")

@@ -246,10 +246,12 @@ class _Reader(RequestReader):
                     ".content", "An array of content holds at least one part.", "empty_content"
                 )
             for number, part in enumerate(content):
-                block = self._part(at, f".content[{number}]", part)
+                place = f".content[{number}]"
+                block = self._part(at, place, part)
                 if not isinstance(block, ResultPart):
-                    raise Malformed(f".content[{number}]", "A tool result holds text parts.")
+                    raise Malformed(place, "A tool result holds text parts.")
                 parts.append(block)
+                self.inside.setdefault(at, []).append(at + place)
         else:
             raise Malformed(".content", f"A tool result has content, not {type_name(content)}.")
         return ToolResult(call_id=CallId(call_id), content=tuple(parts))

@@ -325,6 +325,7 @@ class _Reader(RequestReader):
                 if not isinstance(block, ResultPart):
                     raise Malformed(place, "An output holds text, images and files.")
                 parts.append(block)
+                self.inside.setdefault(at, []).append(at + place)
         else:
             raise Malformed(
                 ".output", f"An output is a string or an array, not {type_name(output)}."

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from antiphon.cli.documents import Document
-from antiphon.cli.elsewhere import Answer, Refused, Taken
+from antiphon.cli.elsewhere import Answer, Mending, Refused, Taken
 from antiphon.cli.excerpt import excerpt, offset_of
 from antiphon.cli.judging import Verdict
 from antiphon.cli.view.text import Ink, count, harmless, one_line, screen_width, wrap
@@ -23,7 +23,11 @@ def see(code: str) -> str:
 
 
 def lines(
-    document: Document, verdict: Verdict, answers: Mapping[str, Answer], ink: Ink
+    document: Document,
+    verdict: Verdict,
+    answers: Mapping[str, Answer],
+    mend: Mending | None,
+    ink: Ink,
 ) -> Iterator[str]:
     """Yield the whole report.
 
@@ -31,10 +35,11 @@ def lines(
         document: What was judged.
         verdict: What came of it.
         answers: What each dialect makes of it; its own says what rendering it anew would do.
+        mend: What would repair it.
         ink: Paints, or does not.
     """
     word = ink("accept", "good", "bold") if verdict.accepted else ink("reject", "bad", "bold")
-    what = f"{_what(verdict)}, {count(verdict.messages, 'message')}"
+    what = f"{_what(document, verdict)}, {count(verdict.messages, 'message')}"
     yield f"{word}  {harmless(document.name)}  {ink(what, 'dim')}"
     yield from _doubts(verdict, ink)
     for finding in verdict.findings:
@@ -49,18 +54,20 @@ def lines(
     ):
         yield ""
         yield from _told("mend", _mended(document, verdict, own), ink)
-    if verdict.repairs:
+    if mend is not None:
         yield ""
-        yield from _told("mend", _repaired(document, verdict), ink)
+        yield from _told("mend", _repaired(document, verdict, mend), ink)
     others = {name: answer for name, answer in answers.items() if name != verdict.source}
     if others:
         yield ""
         yield from _elsewhere(others, verdict.findings, ink)
 
 
-def _what(verdict: Verdict) -> str:
-    if verdict.source is None:
+def _what(document: Document, verdict: Verdict) -> str:
+    if verdict.source is None and document.misshapen is None:
         return f"graph for {verdict.target}" if verdict.target else "graph"
+    if verdict.source is None:
+        return "request"
     if verdict.target != verdict.source:
         return f"{verdict.source} request for {verdict.target}"
     return f"{verdict.source} request"
@@ -75,14 +82,20 @@ def _mended(document: Document, verdict: Verdict, own: Taken) -> str:
     )
 
 
-def _repaired(document: Document, verdict: Verdict) -> str:
-    target = verdict.target or "openai-chat"
+def _repaired(document: Document, verdict: Verdict, mend: Mending) -> str:
+    """Say how it is repaired: for the profile that it is meant for, or for those that take it."""
+    meant = verdict.target or mend.profiles[0]
+    taken = meant in mend.profiles
+    target = meant if taken else mend.profiles[0]
     source = f"--from {verdict.source} " if verdict.named else ""
-    made = ", ".join(f"{one.change} at {harmless(one.at)}" for one in verdict.repairs)
-    return (
+    made = ", ".join(f"{one.change} at {harmless(one.at)}" for one in mend.repairs)
+    told = (
         f"antiphon render {source}--repair --profile {target} {harmless(document.path)} repairs it: "
-        f"{made}. A server does the same for Antiphon-Repair: on."
+        f"{made}."
     )
+    if taken:
+        return f"{told} A server does the same for Antiphon-Repair: on."
+    return f"{told} {meant} would not take it even then, only {', '.join(mend.profiles)}."
 
 
 def _doubts(verdict: Verdict, ink: Ink) -> Iterator[str]:
@@ -102,7 +115,8 @@ def _finding(document: Document, verdict: Verdict, finding: Finding, ink: Ink) -
     code = ink(finding.code, "bad" if bad else "warn", "bold")
     yield f"{code} at {ink(harmless(finding.at), 'bold')}{'' if bad else ' (a note)'}"
     yield from _told("", one_line(finding.message), ink)
-    offset = offset_of(document.text, _place(verdict.at, finding.at))
+    root = "" if finding.code == "unknown_profile" else verdict.at  # the document's own field
+    offset = offset_of(document.text, _place(root, finding.at))
     if offset is not None:
         yield from excerpt(document.text, offset, ink)
     reason = REASONS.get(finding.code)
