@@ -140,3 +140,18 @@ async def test_a_failure_of_the_worker_is_told_to_those_who_wait(db: Path) -> No
         run = await chat.send("Hello")
         with pytest.raises(RuntimeError, match="a bug"):
             await run.result()
+
+
+async def test_a_reader_that_leaves_while_all_are_woken_troubles_nobody(db: Path) -> None:
+    async with app_on(db, ScriptedProvider(says("One."))) as app:
+        chat = await app.create()
+        leaving = asyncio.create_task(gather(app, chat, 0, Committed))
+        staying = asyncio.create_task(gather(app, chat, 0, Committed))
+        async with asyncio.timeout(10):
+            await gather(app, chat, 0, CaughtUp)
+            leaving.cancel()
+            app.engine.world.broker.fail(chat.id, RuntimeError("nothing more comes"))
+            with pytest.raises(RuntimeError, match="nothing more comes"):
+                await staying
+            with pytest.raises(asyncio.CancelledError):
+                await leaving

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -66,7 +66,7 @@ def written(
     return [event for step in steps for event in fed(writer, step)]
 
 
-def fed(writer: Writer, step: Step) -> Iterator[Event]:
+def fed(writer: Writer, step: Step) -> Iterable[Event]:
     if isinstance(step, Shown):
         return writer.show(step.preview)
     return writer.tell(step.event, 7, message=step.message, calls=step.calls)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.types import Message
 
+from antiphon.core.attach import Ending
 from antiphon.core.records import StoredEvent
 from antiphon.engine.settings import Settings
 from antiphon.server.serving import listen, serve
+from antiphon.server.sse import EventStream, Streams
 from tests.server.stage import ROOT, Served, served
 from tests.support.asgi import WAIT_S, Frame
 from tests.support.provider import DONE, Hold, ScriptedProvider, chunk, says, usage
@@ -203,6 +206,70 @@ async def test_a_server_that_stops_tells_every_stream(tmp_path: Path) -> None:
             assert await stream.frame() is None
         async with server.client.asked("GET", path) as late:
             assert (await late.until("end"))[-1].json["reason"] == "shutdown"
+
+
+async def test_a_stream_that_is_told_to_end_loses_no_frame_and_no_client_that_leaves() -> None:
+    told: list[bytes] = []
+    room, more, gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def frames() -> AsyncGenerator[bytes, None]:
+        yield b"one"
+        await more.wait()
+        yield b"two"
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            await room.wait()
+            told.append(message["body"])
+
+    async def receive() -> Message:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    class Leaving(set[EventStream]):
+        """The open streams of a server that stops while one of them is taken away."""
+
+        def discard(self, element: object) -> None:
+            assert isinstance(element, EventStream)
+            element.end(Ending.SHUTDOWN)
+
+    everything = Streams()
+
+    def farewell(reason: Ending) -> bytes:
+        return reason.value.encode()
+
+    def stream() -> tuple[EventStream, asyncio.Task[None]]:
+        made = EventStream(frames(), everything, quick(), farewell=farewell)
+        return made, asyncio.create_task(made({"type": "http"}, receive, send))
+
+    async def settled() -> None:
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+    # In the middle of a frame: it reaches the reader, and the farewell behind it.
+    ends, work = stream()
+    await settled()
+    ends.end(Ending.SHUTDOWN)
+    await settled()
+    assert told == []
+    room.set()
+    await asyncio.wait_for(work, WAIT_S)
+    assert told == [b"one", b"shutdown", b""]
+    # While it waits for one, even where it came at that very moment.
+    ends, work = stream()
+    await settled()
+    more.set()
+    ends.end(Ending.SHUTDOWN)
+    await asyncio.wait_for(work, WAIT_S)
+    assert told[3:] == [b"one", b"shutdown", b""]
+    # Where its client leaves in the same moment, nothing more is written.
+    more.clear()
+    ends, work = stream()
+    await settled()
+    everything.open = Leaving()
+    gone.set()
+    await asyncio.wait_for(work, WAIT_S)
+    assert told[6:] == [b"one"]
 
 
 async def test_a_reader_that_reads_nothing_is_cut_and_holds_up_nobody(tmp_path: Path) -> None:

@@ -124,7 +124,9 @@ class _Topic:
 
     def __init__(self) -> None:
         self.ring: deque[StoredEvent] = deque(maxlen=RING_EVENTS)
-        self.wakers: set[asyncio.Event] = set()
+        self.readers = 0
+        self.changes = 0
+        self._asleep: set[asyncio.Future[None]] = set()
         self.newest: int | None = None  # None until the store was read once
         self.reading: dict[int, asyncio.Future[list[StoredEvent]]] = {}
         self.failure: BaseException | None = None
@@ -141,8 +143,23 @@ class _Topic:
         self.wake()
 
     def wake(self) -> None:
-        for waker in self.wakers:
-            waker.set()
+        """Have every reader look again; who looks just now finds `changes` moved."""
+        self.changes += 1
+        for reader in self._asleep:
+            if not reader.done():
+                reader.set_result(None)
+        self._asleep.clear()
+
+    async def changed(self, seen: int) -> None:
+        """Wait until something has changed since `changes` was `seen`."""
+        if self.changes != seen:
+            return
+        reader = asyncio.get_running_loop().create_future()
+        self._asleep.add(reader)
+        try:
+            await reader
+        finally:
+            self._asleep.discard(reader)
 
 
 class Broker:
@@ -228,15 +245,16 @@ class Broker:
         Nothing is missed or told twice. A commit is told after all of its preview, so a
         reader that prints previews has printed the whole answer by then.
         """
-        waker = asyncio.Event()
         topic = self._topics.setdefault(conversation, _Topic())
-        topic.wakers.add(waker)
+        topic.readers += 1
         cursors: dict[RunId, Cursor] = {}
         seq, caught_up = after, False
         try:
             while True:
-                waker.clear()
-                while rows := await self._after(topic, conversation, seq):
+                seen = topic.changes
+                while (topic.newest is None or topic.newest > seq) and (
+                    rows := await self._after(topic, conversation, seq)
+                ):
                     for row in rows:
                         event = decode_event(row.data)
                         for piece in self._before(event, cursors):
@@ -252,18 +270,16 @@ class Broker:
                     yield CaughtUp(seq)
                 if topic.failure is not None:
                     raise topic.failure
-                await waker.wait()
+                await topic.changed(seen)
         finally:
-            topic.wakers.discard(waker)
-            if not topic.wakers:
+            topic.readers -= 1
+            if not topic.readers:
                 self._topics.pop(conversation, None)
 
     async def _after(
         self, topic: _Topic, conversation: ConversationId, seq: int
     ) -> Iterable[StoredEvent]:
         """Return events after `seq`: from memory where it reaches back so far."""
-        if topic.newest is not None and topic.newest <= seq:
-            return []
         if topic.ring and topic.ring[0].seq <= seq + 1:
             return [event for event in topic.ring if event.seq > seq]
         rows = self._store.events_at_hand(conversation, seq)

@@ -16,6 +16,48 @@ NOWHERE = "none"
 """The route of a request that found none: its path may be anything, and goes in no label."""
 
 
+class Answering:
+    """The way of an answer to its client, and what of it has gone there.
+
+    One for all layers: each that looks at the messages by itself would cost every piece of every
+    stream its time.
+    """
+
+    def __init__(self, send: Send, request_id: str) -> None:
+        self._send = send
+        self._name = (b"x-request-id", request_id.encode())
+        self.status = 0
+        self.streams = False
+        self.sent_bytes = 0
+        self.whole = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether it can be no other answer any more."""
+        return self.status != 0
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = message["headers"]
+            self.streams = any(
+                name == b"content-type" and b"event-stream" in value for name, value in headers
+            )
+            message["headers"] = [*headers, self._name]
+        else:
+            self.sent_bytes += len(message.get("body", b""))
+            self.whole = not message.get("more_body", False)
+        await self._send(message)
+
+
+def answering(scope: Scope) -> Answering:
+    """Return what has gone out of the answer to a request."""
+    found = scope["state"]["answering"]
+    assert isinstance(found, Answering)
+    return found
+
+
 class Edge:
     """Gives each request its id, and tells what became of it without telling what it held."""
 
@@ -31,38 +73,26 @@ class Edge:
             return
         state = scope.setdefault("state", {})
         request_id = state["request_id"] = self._new_id("req_")
+        answer = state["answering"] = Answering(send, request_id)
         clock = asyncio.get_running_loop().time
-        began, status, streams, sent, whole = clock(), 0, False, 0, False
-
-        async def named(message: Message) -> None:
-            nonlocal status, streams, sent, whole
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                headers = message["headers"]
-                streams = any(
-                    name == b"content-type" and b"event-stream" in value for name, value in headers
-                )
-                message["headers"] = [*headers, (b"x-request-id", request_id.encode())]
-            else:
-                sent += len(message.get("body", b""))
-                whole = not message.get("more_body", False)
-            await send(message)
-
+        began = clock()
         try:
-            await self._app(scope, receive, named)
+            await self._app(scope, receive, answer.send)
         finally:
             seconds = clock() - began
             route = state.get("route", NOWHERE)
-            self._metrics.answered(scope["method"], route, status, None if streams else seconds)
+            self._metrics.answered(
+                scope["method"], route, answer.status, None if answer.streams else seconds
+            )
             principal = state.get("principal")
             fields = {
                 "request_id": request_id,
                 "method": scope["method"],
                 "route": route,
-                "status": status,
+                "status": answer.status,
                 "ms": round(seconds * 1000, 1),
-                "bytes": sent,
+                "bytes": answer.sent_bytes,
                 "principal": getattr(principal, "id", None),
-                "whole": whole,
+                "whole": answer.whole,
             }
             log.info("request", extra={"fields": fields})

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from antiphon.core.reasons import REASONS
 from antiphon.errors import (
@@ -38,6 +38,7 @@ from antiphon.errors import (
     StoreLocked,
     Unauthorized,
 )
+from antiphon.server.edge import answering
 
 log = logging.getLogger("antiphon.server")
 
@@ -387,24 +388,17 @@ class Faults:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer within, or for what is raised there."""
-        started = False
-
-        async def noting(message: Message) -> None:
-            nonlocal started
-            started = started or message["type"] == "http.response.start"
-            await send(message)
-
         try:
-            await self._app(scope, receive, noting)
+            await self._app(scope, receive, send)
         except AntiphonError as error:
             self._refused(error)
             if isinstance(error, InternalError):
                 _note(error, scope)
-            if started:
+            if answering(scope).begun:
                 raise Broken from None
             await fault(scope, error)(scope, receive, send)
         except HTTPException as error:
-            if started:
+            if answering(scope).begun:
                 raise Broken from None
             await _routing_fault(Request(scope), error)(scope, receive, send)
         except ClientDisconnect:
@@ -414,7 +408,7 @@ class Faults:
         except Exception as error:  # noqa: BLE001 - the outermost frame: a bug is a 500 and a line in the log
             if not isinstance(error, Broken):
                 _note(error, scope)
-            if started:
+            if answering(scope).begun:
                 raise Broken from None
             ours = InternalError("A fault of ours; the log has it under this request's id.")
             await fault(scope, ours)(scope, receive, send)

@@ -5,16 +5,23 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 LINGER_S: Final = 5.0
 """How long a connection that is being closed may take what was written to it."""
+
+CHUNKED: Final = b"\r\nTransfer-Encoding: chunked\r\n"
 
 
 class Connection(H11Protocol):
     """Hangs up on who sends no request, and on who never reads the end of an answer."""
 
     head_timeout_s = 30.0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as uvicorn calls it
+        super().__init__(*args, **kwargs)
+        self.conn = _Framing(h11.SERVER)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the head of a request."""
@@ -54,12 +61,33 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
 
+class _Framing(h11.Connection):
+    """HTTP/1.1 as h11 knows it, but for the pieces of an answer without a length.
+
+    Such a piece changes no state, and there is one for every word of every stream: the sixth part
+    of what a word costs would be that h11 finds this out.
+    """
+
+    _chunked = False  # whether the body that is being sent goes out in chunks
+
+    def send_with_data_passthrough(self, event: h11.Event) -> list[bytes] | None:
+        """Return the bytes of an event, or None where the connection has to be closed."""
+        if self._chunked and type(event) is h11.Data:
+            size = len(event.data)
+            return [b"%x\r\n" % size, event.data, b"\r\n"] if size else []
+        data = super().send_with_data_passthrough(event)
+        # A head says so itself, in a line of its own: no value of a header holds the end of one.
+        self._chunked = type(event) is h11.Response and CHUNKED in b"".join(data or ())
+        return data
+
+
 class _Closing:
     """A transport whose `close` does not wait for ever for a reader that reads nothing."""
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
+        self.write = transport.write
 
     def close(self) -> None:
         self._transport.close()

@@ -75,29 +75,27 @@ class EventStream(Response):
         self._settings = settings
         self._farewell = farewell
         self._reason = Ending.RECYCLED
-        self._ends_at: float | None = None
-        self._waiting: asyncio.Timeout | None = None
+        self._ending = False
+        self._asking: asyncio.Task[None] | None = None  # the writer, while it waits for a frame
         self._beats = True
-        self._over = False
         self._writing: float | None = None  # since when one and the same piece is
         self._guarding: asyncio.TimerHandle | None = None
 
     def end(self, reason: Ending) -> None:
         """End after the frame that is under way."""
         self._reason = reason
-        self._ends_at = 0.0
-        if self._waiting is not None:
-            self._waiting.reschedule(0.0)
+        self._ending = True
+        if self._asking is not None:
+            self._asking.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the frames, until they end or the client leaves."""
         loop = asyncio.get_running_loop()
-        if self._farewell is not None:
-            self._ends_at = loop.time() + self._settings.stream_s
         if self._streams.closing:
             self.end(Ending.SHUTDOWN)
         self._streams.open.add(self)
         tasks: list[asyncio.Task[None]] = []
+        recycling: asyncio.TimerHandle | None = None
         stalled: asyncio.Future[None] = loop.create_future()
         try:
             await send(
@@ -110,41 +108,48 @@ class EventStream(Response):
             work = (self._write(send), self._beat(send), left(receive))
             tasks.extend(asyncio.create_task(part) for part in work)
             self._guard(loop, stalled)
+            if self._farewell is not None:
+                recycling = loop.call_later(self._settings.stream_s, self.end, Ending.RECYCLED)
             ends = (*tasks, stalled)
             done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
         finally:
             self._streams.open.discard(self)
-            if self._guarding is not None:
-                self._guarding.cancel()
+            for timer in (recycling, self._guarding):
+                if timer is not None:
+                    timer.cancel()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self._frames.aclose()
 
     async def _write(self, send: Send) -> None:
-        while (data := await self._next()) is not None:
-            await self._put(send, data)
+        """Hand over one frame after the other, and the farewell where the stream is told to end."""
+        writer = asyncio.current_task()
+        assert writer is not None
+        last = b""
+        try:
+            while not self._ending:
+                self._asking = writer
+                data = await anext(self._frames)
+                self._asking = None
+                await self._put(send, data)
+            last = self._last_words()
+        except StopAsyncIteration:
+            pass
+        except asyncio.CancelledError:
+            if not self._ending or writer.uncancel():
+                raise  # by the client that left, too
+            last = self._last_words()
+        self._asking = None
+        if last:
+            await self._put(send, last)
         await self._put(send, b"", more=False)
 
-    async def _next(self) -> bytes | None:
-        """Return the next frame, the farewell when it is time, or None after the last."""
-        if self._over:
-            return None
-        try:
-            async with asyncio.timeout_at(self._ends_at) as self._waiting:
-                return await anext(self._frames)
-        except StopAsyncIteration:
-            return None
-        except TimeoutError:
-            if self._waiting is None or not self._waiting.expired():
-                raise
-        finally:
-            self._waiting = None
+    def _last_words(self) -> bytes:
         if self._farewell is None:
             raise Broken
-        self._over = True
         return self._farewell(self._reason)
 
     async def _put(self, send: Send, data: bytes, *, more: bool = True) -> None:

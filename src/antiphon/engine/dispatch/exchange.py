@@ -204,6 +204,7 @@ class Exchange:
     ) -> None:
         self._world = world
         self._extends = extends
+        self._half_ms = int(world.settings.deadline_s * 500)  # of an attempt's time
         self._adapter = adapter
         self._times = times
         self._conversation = conversation
@@ -333,14 +334,15 @@ class Exchange:
     async def _read(self, reply: Reply) -> Outcome:
         reader = self._reader_of(reply)
         assembler, live = self._assembler, self.live
+        read, take = reader.feed, assembler.feed
         cut: Cut | None = None
         try:
             async for chunk in reply.chunks():
                 now_ms = self._world.clock.now_ms()
                 self.watchdog.fed(now_ms)
                 grown = False
-                for delta in reader.feed(chunk):
-                    piece = assembler.feed(delta)
+                for delta in read(chunk):
+                    piece = take(delta)
                     if piece is not None:
                         live.append(piece.block, piece.channel, piece.text)
                         grown = True
@@ -354,7 +356,7 @@ class Exchange:
                     break
                 if assembler.ended:
                     self.watchdog.answered()
-                elif self._extends:
+                elif self._extends and self.watchdog.deadline_ms - now_ms <= self._half_ms:
                     self._extend(now_ms)
         except Cut as error:
             cut = error
@@ -423,12 +425,10 @@ class Exchange:
         )
 
     def _extend(self, now_ms: int) -> None:
-        """Move the deadline while bytes arrive, in steps of half its length, up to the cap."""
+        """Move the deadline while bytes arrive and half of it is over, up to the cap."""
         settings = self._world.settings
         length_ms = int(settings.deadline_s * 1000)
         cap_ms = (self._attempt.accepted_ms or now_ms) + int(self._times.total_s * 1000)
-        if self.watchdog.deadline_ms - now_ms > length_ms // 2:
-            return
         later_ms = min(now_ms + length_ms, cap_ms)
         if later_ms <= self.watchdog.deadline_ms:
             return

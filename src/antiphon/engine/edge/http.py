@@ -250,6 +250,9 @@ class _Body:
     """The body as an iterator that survives the cancellation of a read."""
 
     def __init__(self, response: ClientResponse) -> None:
+        import aiohttp
+
+        self._failures = (aiohttp.ClientError, OSError)
         self._response = response
         self._content = response.content
         # What only the connection knows: a body without length looks the same whether it was
@@ -269,15 +272,13 @@ class _Body:
         return self
 
     async def __anext__(self) -> bytes:
-        import aiohttp
-
         failure: Exception | None
         try:
             data = await self._content.readany()
             if data:
                 return data
             failure = self._broken() if self._open_ended else None
-        except (aiohttp.ClientError, OSError) as exc:
+        except self._failures as exc:
             failure = exc
         if failure is None:
             self._forget()

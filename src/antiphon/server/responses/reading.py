@@ -7,7 +7,7 @@ what the reader has already is left out by its number.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
@@ -114,7 +114,7 @@ async def follow(
     stream = engine.follow(known.response.conversation, known.response.since)
     try:
         async for item in stream:
-            told: Iterator[Event] = iter(())
+            told: Iterable[Event] = ()
             match item:
                 case Preview():
                     told = writer.show(item)
@@ -125,7 +125,7 @@ async def follow(
                     writer.fine = False
             for one in told:
                 yield one
-            if writer.stretch.over:
+            if isinstance(item, Durable) and writer.stretch.over:
                 return
     finally:
         await stream.aclose()

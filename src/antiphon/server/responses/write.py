@@ -14,10 +14,12 @@ no place at all; the next one goes on from where it began, under a higher W.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from antiphon.core import events
 from antiphon.core.blocks import Message
@@ -107,9 +109,8 @@ class Stretch:
         return CUT.get(self.code or "") if self.status is Status.INCOMPLETE else None
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One event of the stream."""
+class Event(msgspec.Struct, frozen=True):
+    """One event of the stream. A struct, since one is made for every piece of text."""
 
     number: int
     type: str
@@ -142,10 +143,10 @@ class _OpenSaid:
 
 @dataclass(slots=True)
 class _OpenPart:
-    """A text that is being told, and of which item it is."""
+    """A text that is being told, and where it stands."""
 
     item: str
-    number: int
+    place: Json
     channel: Channel
     texts: list[str] = field(default_factory=list)
 
@@ -248,25 +249,34 @@ class Writer:
         for _ in self.tell(event, at_ms, message=message, calls=calls, failure=failure):
             pass
 
-    def show(self, preview: Preview) -> Iterator[Event]:
-        """Take a piece of preview; yield what the reader is told of it.
+    def show(self, preview: Preview) -> Iterable[Event]:
+        """Take a piece of preview; return what the reader is told of it.
 
         What stands after a call waits for the commit, since the call itself does.
         """
-        answer = preview.message
+        answer, attempt = preview.message, self._attempt
         if preview.run != self._run or answer is None or preview.generation <= self._gone:
-            return
+            return ()
         if self.stretch.over or preview.after_call or not preview.text:
-            return
+            return ()
+        if (
+            attempt is not None
+            and attempt.generation == preview.generation
+            and attempt.block == preview.block
+        ):
+            return self._text(preview.text)  # as nearly every piece
+        return self._show_block(preview, answer)
+
+    def _show_block(self, preview: Preview, answer: MessageId) -> Iterator[Event]:
+        """Show the first piece of a block."""
         yield from self._beginning()
         attempt = self._attempt
         if attempt is None or attempt.generation != preview.generation:
             attempt = self._attempt = _Attempt(preview.generation, answer)
         if preview.block < attempt.block:
             return  # it goes back to a block that was left: the commit tells where it belongs
-        if preview.block > attempt.block:
-            attempt.block = preview.block
-            yield from self._open_block(attempt, preview.channel)
+        attempt.block = preview.block
+        yield from self._open_block(attempt, preview.channel)
         yield from self._text(preview.text)
 
     # The response.
@@ -454,11 +464,15 @@ class Writer:
             yield from self._emit_done(Said(said.id, tuple(said.parts)))
 
     def _open_part(self, own: str, channel: Channel) -> Iterator[Event]:
-        part = _OpenPart(own, 0 if self._said is None else len(self._said.parts), channel)
-        self._part = part
+        place = {
+            "item_id": own,
+            "output_index": self._index,
+            "content_index": 0 if self._said is None else len(self._said.parts),
+        }
+        part = self._part = _OpenPart(own, place, channel)
         yield from self._emit(
             "response.content_part.added",
-            lambda: {**self._place(part), "part": _content(channel, "")},
+            lambda: {**part.place, "part": _content(channel, "")},
         )
 
     def _close_part(self) -> Iterator[Event]:
@@ -468,23 +482,16 @@ class Writer:
         channel, text = part.channel, "".join(part.texts)
         yield from self._emit(
             f"{_TEXT_EVENT[channel]}.done",
-            lambda: {**self._place(part), **_said_whole(channel, text)},
+            lambda: {**part.place, **_said_whole(channel, text)},
         )
         yield from self._emit(
             "response.content_part.done",
-            lambda: {**self._place(part), "part": _content(channel, text)},
+            lambda: {**part.place, "part": _content(channel, text)},
         )
         if self._said is not None:
             self._said.parts.append(Part(channel, text))
         else:
             yield from self._emit_done(Thought(part.item, text))
-
-    def _place(self, part: _OpenPart) -> Json:
-        return {
-            "item_id": part.item,
-            "output_index": self._index,
-            "content_index": part.number,
-        }
 
     # Numbers.
 
@@ -498,25 +505,26 @@ class Writer:
             self._told = number
             yield Event(number, kind, fields())
 
-    def _text(self, text: str) -> Iterator[Event]:
-        """Write a piece of text: what of it the reader does not have."""
+    def _text(self, text: str) -> list[Event]:
+        """Return a piece of text: what of it the reader does not have."""
         assert self._part is not None
         part = self._part
         part.texts.append(text)
         first = self._number(self._at)
         self._at += len(text)
-        last = self._number(self._at - 1)
-        if last <= self._told or self._muted or not text:
-            return
+        if first + len(text) - 1 <= self._told or self._muted or not text:
+            return []
+        told: list[Event] = []
         start = max(0, self._told + 1 - first)
         step = 1 if self.fine else len(text)
         for offset in range(start, len(text), step):
             piece = text[offset : offset + step]
             self._told = first + offset + len(piece) - 1
-            delta = {**self._place(part), "delta": piece}
+            delta = {**part.place, "delta": piece}
             if part.channel is Channel.TEXT:
                 delta["logprobs"] = []
-            yield Event(self._told, f"{_TEXT_EVENT[part.channel]}.delta", delta)
+            told.append(Event(self._told, f"{_TEXT_EVENT[part.channel]}.delta", delta))
+        return told
 
     def _move(self, **changes: object) -> None:
         self.stretch = replace(self.stretch, **changes)  # type: ignore[arg-type]  # its own fields
