@@ -9,15 +9,12 @@ whatever it shows, and what only steers the provider costs nothing.
 
 from __future__ import annotations
 
-import collections
 import json
 import re
-from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
-from antiphon.core.blocks import Role
 from antiphon.core.planning.tokens import (
     TOKENS_A_MESSAGE,
     Counter,
@@ -64,14 +61,6 @@ _is_base64: Final = re.compile(r"(?:data:[^,]*,)?[A-Za-z0-9+/_=-]+").fullmatch
 _encode: Final = msgspec.json.encode
 
 
-class _Said(msgspec.Struct, tag_field="role", forbid_unknown_fields=True, gc=False):
-    content: str | None = None
-
-
-class _User(_Said, tag=Role.USER.value):
-    pass
-
-
 class _Function(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     name: str
     arguments: str
@@ -79,25 +68,20 @@ class _Function(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 class _Call(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     id: str
-    type: str
+    type: Literal["function"]
     function: _Function
 
 
-class _Assistant(_Said, tag=Role.ASSISTANT.value):
-    tool_calls: list[_Call] = []
+class _Usual(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """An item as most are: a role, a text, the calls that it asks for or the one that it answers."""
 
-
-class _Answer(_Said, tag=Role.TOOL.value):
+    role: Literal["user", "assistant", "tool"]
+    content: str | None = None
+    tool_calls: tuple[_Call, ...] = ()
     tool_call_id: str = ""
 
 
-_ROLES: Final[Mapping[type, Role]] = {
-    _User: Role.USER,
-    _Assistant: Role.ASSISTANT,
-    _Answer: Role.TOOL,
-}
-_decode_usual: Final = msgspec.json.Decoder(list[_User | _Assistant | _Answer]).decode
-"""Items as most are: a role, a text, the calls that it asks for or the one that it answers."""
+_decode_usual: Final = msgspec.json.Decoder(list[_Usual]).decode
 
 
 def weigh_head(head: bytes, counter: Counter) -> Weight:
@@ -108,7 +92,7 @@ def weigh_head(head: bytes, counter: Counter) -> Weight:
 
 def weigh_items(items: bytes, counter: Counter) -> Weight:
     """Return what items that follow each other cost, separated and perhaps led by commas."""
-    whole = b"[" + items.lstrip(b",") + b"]"
+    whole = b"".join((b"[", items.lstrip(b","), b"]"))  # copied once: it may be all there is
     try:
         return _of_usual(_decode_usual(whole), counter)
     except msgspec.ValidationError:
@@ -160,19 +144,19 @@ def _of_items(items: list[Any], counter: Counter) -> Weight:
     )
 
 
-def _of_usual(items: list[_User | _Assistant | _Answer], counter: Counter) -> Weight:
+def _of_usual(items: list[_Usual], counter: Counter) -> Weight:
     """Weigh items that are as most are: what `_of_items` says of them, in fewer steps.
 
     Only their form says that all of it is text, also what looks like base64: so it is counted.
     """
     said = [item.content for item in items if item.content is not None]
-    for item in items:
-        if type(item) is _Assistant and item.tool_calls:
-            for call in item.tool_calls:
-                said += (call.function.name, call.function.arguments)
+    for calls in [item.tool_calls for item in items if item.tool_calls]:
+        for call in calls:
+            said += (call.function.name, call.function.arguments)
+    roles = [item.role for item in items]
     fixed = TOKENS_A_MESSAGE * len(items)
-    for kind, times in collections.Counter(map(type, items)).items():
-        fixed += times * counter.count([_ROLES[kind]])  # a word, which is counted once
+    for role in set(roles):  # a word, which is counted once
+        fixed += roles.count(role) * counter.count([role])
     return Weight(transcript=fixed + counter.count(said))
 
 
