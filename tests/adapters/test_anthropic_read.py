@@ -163,7 +163,7 @@ def test_a_reported_fault_is_read_right_however_it_is_cut(case: dict[str, Any]) 
         ("model_context_window_exceeded", Meaning.TRUNCATED, None),
         ("refusal", Meaning.FILTERED, "content_filter"),
         ("tool_use", Meaning.NEEDS_TOOL, "malformed_function_call"),
-        ("compaction", Meaning.UNKNOWN, "compaction"),
+        ("compaction", Meaning.PAUSED, None),
         ("what_is_this", Meaning.UNKNOWN, "what_is_this"),
     ],
 )
@@ -418,6 +418,40 @@ def test_the_provider_s_own_work_is_kept_byte_for_byte_and_never_run() -> None:
     assert state_of(answer) == [(True, {**use, "input": {"query": "x"}}), (True, found)]
     assert (answer.calls, answer.text) == ((), "It is x.")
     assert type(answer.blocks[2]) is Text
+
+
+COMPACTED = {"type": "compaction", "content": "They met.", "encrypted_content": "Eo=="}
+
+
+@pytest.mark.req("M73")
+@pytest.mark.parametrize("reason", ["end_turn", "compaction"])
+def test_a_compaction_is_kept_as_it_came_and_goes_before_what_is_said(reason: str) -> None:
+    begun = {"type": "compaction", "content": None}
+    body = start() + block(0, begun, {**COMPACTED, "type": "compaction_delta"})
+    answer = answer_of(body, text(1, "Hello") if reason == "end_turn" else b"", end(reason))
+    assert state_of(answer) == [(True, COMPACTED)]
+    assert (answer.error, answer.paused) == (None, reason == "compaction")
+
+
+@pytest.mark.req("M73")
+def test_a_compaction_that_failed_or_is_signed_goes_back_as_it_is() -> None:
+    failed = {"type": "compaction", "content": None}
+    signed = {**COMPACTED, "signature": "Eq=="}
+    whole = json.dumps({"type": "message", "id": "m", "content": [signed, {"type": "text", "text": "x"}], "stop_reason": "end_turn"})  # fmt: skip
+    for body, kept in (
+        (start() + block(0, failed) + text(1, "x") + end("end_turn"), failed),
+        (start() + block(0, {"type": "compaction"}, {**COMPACTED, "type": "compaction_delta"}, {"type": "signature_delta", "signature": "Eq=="}) + text(1, "x") + end("end_turn"), signed),
+        (whole.encode(), signed),
+    ):  # fmt: skip
+        assert state_of(answer_of(body)) == [(True, kept)]
+
+
+@pytest.mark.req("M82", "M89")
+def test_a_compaction_that_is_filled_twice_or_is_cut_is_no_answer() -> None:
+    filled = {**COMPACTED, "type": "compaction_delta"}
+    twice = start() + block(0, {"type": "compaction"}, filled, filled) + end("compaction")
+    cut = start() + block(0, {"type": "compaction"}, filled, stop=False) + end("compaction")
+    assert [answer_of(body).error for body in (twice, cut)] == ["malformed_event"] * 2
 
 
 def test_thinking_is_told_apart_from_text_and_keeps_its_signature() -> None:

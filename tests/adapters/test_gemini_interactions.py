@@ -348,6 +348,16 @@ def test_a_status_means_what_the_provider_says_of_it(word: str) -> None:
     assert STATUS.get(word, Meaning.UNKNOWN) is meaning
 
 
+@pytest.mark.req("M73")
+def test_an_answer_that_would_go_on_for_a_token_is_refused_by_name_and_not_asked_for_again() -> (
+    None
+):
+    answer = answer_of(text(0, "Hello"), end("requires_continuation", continuation_token="t"))
+    assert (answer.committable, answer.error) == (False, "requires_continuation")
+    assert (answer.retryable, answer.definite) == (False, True)
+    assert "continuation_token" in (answer.error_message or "")
+
+
 @pytest.mark.parametrize("word", ["queued", "in_progress", "idle"])
 def test_an_interaction_that_is_still_running_has_not_ended(word: str) -> None:
     step = {"type": "model_output", "content": [{"type": "text", "text": "Hel"}]}

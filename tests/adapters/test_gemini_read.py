@@ -207,10 +207,17 @@ def test_arguments_are_held_against_the_schema_of_the_tool() -> None:
 
 
 @pytest.mark.req("M82", "M89")
-@pytest.mark.parametrize("more", [{"willContinue": True}, {"partialArgs": [{"jsonPath": "$.a"}]}])
-def test_half_a_call_that_nobody_asked_for_ends_the_reading(more: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("more", "error"),
+    [
+        ({"willContinue": True}, "unclosed_arguments"),
+        ({"partialArgs": [{"jsonPath": "$.a"}]}, "malformed_function_call"),
+        ({"partialArgs": 5}, "malformed_event"),
+    ],
+)
+def test_half_a_call_is_never_a_call(more: dict[str, Any], error: str) -> None:
     answer = answer_of(chunk(call("look", id="1", **more)), end())
-    assert (answer.error, answer.calls) == ("malformed_event", ())
+    assert (answer.error, answer.calls) == (error, ())
 
 
 def test_a_whole_call_in_an_answer_that_was_cut_by_length_is_not_released() -> None:

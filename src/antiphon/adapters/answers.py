@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import assert_never
+from typing import Final, TypeVar, assert_never
 
-from antiphon.core.deltas import Delta, Failed
+import msgspec
+
+from antiphon.adapters.json_text import decode_lenient, is_cut
+from antiphon.core.deltas import Delta, Ended, Failed
 from antiphon.core.wire.body import EVENT_STREAM, Body
 from antiphon.core.wire.events import Broken, Event, Framed, Whole
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
+
+DONE: Final = b"[DONE]"
+
+T = TypeVar("T")
 
 
 class AnswerReader(ABC):
@@ -60,6 +67,33 @@ class AnswerReader(ABC):
     @abstractmethod
     def _whole(self, data: bytes, deltas: list[Delta]) -> None:
         """Add what an answer in one piece says."""
+
+    @abstractmethod
+    def _failure(self, error: object) -> Failed:
+        """Return what an error means that the provider tells in its answer."""
+
+    def _no_event(self, event: Event, error: ValueError, deltas: list[Delta]) -> None:
+        """Take what a dialect cannot read as an event: an error in words, an end marker, or a cut."""
+        if event.name == "error" and not event.unterminated:
+            deltas.append(self._failure(event.data.decode()))
+            self._closed = True
+        elif event.data == DONE:
+            deltas.append(Ended())
+            self._closed = True
+        elif event.data.strip() and not event.unterminated:
+            self._fail(deltas, "malformed_event", f"An event cannot be read: {error}")
+        # Half an event at the end of the body is a cut, and the missing end will say so.
+
+    def _read_whole(
+        self, decoder: msgspec.json.Decoder[T], data: bytes, deltas: list[Delta]
+    ) -> T | None:
+        """Return an answer in one piece; None where it cannot be read, which closes it."""
+        try:
+            return decode_lenient(decoder, data)
+        except ValueError as error:
+            code = "stream_incomplete" if is_cut(data, error) else "malformed_event"
+            self._fail(deltas, code, f"The answer cannot be read: {error}")
+            return None
 
     def _rest(self, deltas: list[Delta]) -> None:  # noqa: B027 - most dialects hold nothing back
         """Add what was held back for an end that did not come."""

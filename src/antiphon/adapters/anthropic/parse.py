@@ -101,6 +101,10 @@ def parse(request: Mapping[str, object]) -> Parsed:
         # It fills a cache at the provider and is answered by nothing, which is no turn of ours.
         reader.uncarried.append("max_tokens")
         policy = msgspec.structs.replace(policy, max_output_tokens=None)
+    if request.get("compaction") is not None:
+        reader.uncarried.append(
+            "compaction"
+        )  # it is answered by a summary, which is no turn either
     match request.get("thread"):
         case {"type": "continue"}:
             messages = elsewhere_asked(reader.messages)

@@ -17,7 +17,7 @@ import msgspec
 from antiphon.adapters.answers import AnswerReader
 from antiphon.adapters.anthropic.errors import stream_failure
 from antiphon.adapters.anthropic.parts import CITATIONS
-from antiphon.adapters.json_text import decode_lenient, is_cut
+from antiphon.adapters.json_text import decode_lenient
 from antiphon.core.blocks import Opaque
 from antiphon.core.deltas import (
     ArgumentsDelta,
@@ -26,6 +26,7 @@ from antiphon.core.deltas import (
     Channel,
     Delta,
     Ended,
+    Failed,
     Finished,
     Meaning,
     Note,
@@ -39,13 +40,13 @@ from antiphon.core.wire.events import Event
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
 
 PROFILE: Final = "anthropic"
-DONE: Final = b"[DONE]"
 
 STOP: Final[Mapping[str, Meaning]] = {
     "end_turn": Meaning.COMPLETE,
     "stop_sequence": Meaning.COMPLETE,
     "tool_use": Meaning.NEEDS_TOOL,
     "pause_turn": Meaning.PAUSED,
+    "compaction": Meaning.PAUSED,  # older talk was summarized; it answers what is sent back behind that
     "max_tokens": Meaning.TRUNCATED,
     "model_context_window_exceeded": Meaning.TRUNCATED,
     "refusal": Meaning.FILTERED,
@@ -75,6 +76,8 @@ class _Delta(msgspec.Struct):
     thinking: str = ""
     signature: str = ""
     citation: msgspec.Raw = msgspec.Raw(b"null")
+    content: msgspec.Raw = msgspec.Raw(b"null")
+    encrypted_content: msgspec.Raw = msgspec.Raw(b"null")
     stop_reason: str | None = None
 
 
@@ -133,6 +136,7 @@ class _Block:
     citations: list[msgspec.Raw]
     said: bool = False  # whether any text has come
     pieces: list[str] = field(default_factory=list)  # of the JSON of its input
+    more: dict[str, msgspec.Raw] = field(default_factory=dict)  # what it was filled with, whole
 
     @property
     def is_call(self) -> bool:
@@ -200,23 +204,12 @@ class Reader(AnswerReader):
             case _:
                 deltas.append(Note("unknown_event"))
 
-    def _no_event(self, event: Event, error: ValueError, deltas: list[Delta]) -> None:
-        if event.name == "error" and not event.unterminated:
-            deltas.append(stream_failure(event.data.decode()))
-            self._closed = True
-        elif event.data == DONE:
-            deltas.append(Ended())
-            self._closed = True
-        elif event.data.strip() and not event.unterminated:
-            self._fail(deltas, "malformed_event", f"An event cannot be read: {error}")
-        # Half an event at the end of the body is a cut, and the missing stop will say so.
+    def _failure(self, error: object) -> Failed:
+        return stream_failure(error)
 
     def _whole(self, data: bytes, deltas: list[Delta]) -> None:
-        try:
-            said = decode_lenient(_answer, data)
-        except ValueError as error:
-            code = "stream_incomplete" if is_cut(data, error) else "malformed_event"
-            self._fail(deltas, code, f"The answer cannot be read: {error}")
+        said = self._read_whole(_answer, data, deltas)
+        if said is None:
             return
         if said.error is not None:
             deltas.append(stream_failure(said.error))
@@ -306,6 +299,8 @@ class Reader(AnswerReader):
             case "signature_delta":
                 if block is not None:
                     block.signature += delta.signature
+            case "compaction_delta" if block is not None and block.type == "compaction":
+                self._compact(block, delta, deltas)
             case "citations_delta" if block is not None and block.type == "text":
                 block.citations.append(delta.citation)
             case _ if block is None or not block.keeps:
@@ -314,6 +309,14 @@ class Reader(AnswerReader):
                 self._fail(
                     deltas, "malformed_event", f"Nobody knows what {kind!r} adds to a block."
                 )
+
+    def _compact(self, block: _Block, delta: _Delta, deltas: list[Delta]) -> None:
+        """Take the summary that a block of compaction is filled with: it comes whole."""
+        told = {"content": delta.content, "encrypted_content": delta.encrypted_content}
+        told = {name: raw for name, raw in told.items() if bytes(raw) != b"null"}
+        if told.keys() & block.more.keys():
+            self._fail(deltas, "malformed_event", "The summary of a compaction came twice.")
+        block.more |= told
 
     def _stop(self, index: int, deltas: list[Delta]) -> None:
         block = self._open.pop(index, None)
@@ -354,6 +357,11 @@ class Reader(AnswerReader):
                 value = None
         elif any(block.pieces):
             value = self._with_input(block, deltas)
+        elif block.type == "compaction":
+            if block.signature:
+                block.more["signature"] = msgspec.Raw(_encode(block.signature))
+            if block.more:
+                value = _encode(_members.decode(block.raw) | block.more)
         if value is not None:
             work = block.type not in THINKING
             kept = Opaque(profile=PROFILE, value=msgspec.Raw(value), model=self._model, work=work)

@@ -1,7 +1,8 @@
 """Reads answers of generateContent, streamed or whole: chunks in, deltas out.
 
-Parts arrive one after the other and have no number. A call arrives whole; text goes on from chunk
-to chunk until something else comes, and what is signed is a part for itself. There is no end
+Parts arrive one after the other and have no number. A call arrives whole, or on Vertex in pieces where
+that was asked for; text goes on from chunk to chunk until something else comes, and what is signed is a
+part for itself. There is no end
 marker: the finish reason is the end, and usage may follow it.
 """
 
@@ -15,7 +16,8 @@ import msgspec
 from antiphon.adapters.answers import AnswerReader
 from antiphon.adapters.gemini.errors import stream_failure
 from antiphon.adapters.gemini.parts import SIGNATURE
-from antiphon.adapters.json_text import decode_lenient, is_cut
+from antiphon.adapters.gemini.streamed import Contradiction, Piece, StreamedCall
+from antiphon.adapters.json_text import decode_lenient
 from antiphon.core.blocks import Opaque
 from antiphon.core.deltas import (
     ArgumentsDelta,
@@ -38,7 +40,6 @@ from antiphon.core.wire.events import Event
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
 
 PROFILE: Final = "gemini"
-DONE: Final = b"[DONE]"
 
 FINISH: Final[Mapping[str, Meaning]] = {
     "STOP": Meaning.COMPLETE,  # also where calls were made
@@ -72,8 +73,14 @@ class _Call(msgspec.Struct, rename="camel"):
     id: str | None = None
     name: str | None = None
     args: msgspec.Raw = msgspec.Raw(b"{}")
-    partial_args: Any = None
+    partial_args: list[Piece] | None = None
     will_continue: bool | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it says nothing: so a call ends that came in pieces."""
+        says = self.id or self.name or self.partial_args or self.will_continue
+        return not says and bytes(self.args) in (b"{}", b"null")
 
 
 class _Part(msgspec.Struct, rename="camel"):
@@ -135,30 +142,30 @@ class Reader(AnswerReader):
         self._blocks = 0
         self._text: Channel | None = None  # what the last block is, where it may go on
         self._answered = False  # whether any candidate came
+        self._streamed: StreamedCall | None = None  # the call whose pieces are coming
+        self._was_streamed = False  # whether that is what the last block was
 
     def _event(self, event: Event, deltas: list[Delta]) -> None:
         try:
             chunk = decode_lenient(_chunk, event.data)
         except ValueError as error:
-            if event.data == DONE:
-                deltas.append(Ended())
-                self._closed = True
-            elif event.data.strip() and not event.unterminated:
-                self._fail(deltas, "malformed_event", f"An event cannot be read: {error}")
-            # Half an event at the end of the body is a cut, and the missing finish will say so.
+            self._no_event(event, error, deltas)
             return
         if event.unterminated:
             deltas.append(Note("unterminated_event"))
         self._take(chunk, deltas)
 
+    def _failure(self, error: object) -> Failed:
+        return stream_failure(error)
+
     def _whole(self, data: bytes, deltas: list[Delta]) -> None:
         """An answer in one piece, or the array of chunks that a stream without events is."""
-        try:
-            array = data.lstrip()[:1] == b"["
-            chunks = decode_lenient(_chunks, data) if array else [decode_lenient(_chunk, data)]
-        except ValueError as error:
-            code = "stream_incomplete" if is_cut(data, error) else "malformed_event"
-            self._fail(deltas, code, f"The answer cannot be read: {error}")
+        if data.lstrip()[:1] == b"[":
+            chunks = self._read_whole(_chunks, data, deltas)
+        else:
+            chunk = self._read_whole(_chunk, data, deltas)
+            chunks = None if chunk is None else [chunk]
+        if chunks is None:
             return
         for chunk in chunks:
             self._take(chunk, deltas)
@@ -247,8 +254,11 @@ class Reader(AnswerReader):
         deltas.append(OpaqueState(block, self._kept(fields)))
 
     def _call(self, call: _Call, state: str | None, deltas: list[Delta]) -> None:
-        if call.partial_args is not None or call.will_continue:
-            self._fail(deltas, "malformed_event", "Half a call came, which nobody had asked for.")
+        if self._streamed is not None or call.partial_args is not None or call.will_continue:
+            self._in_pieces(call, state, deltas)
+            return
+        if call.is_empty and self._was_streamed:
+            deltas.append(Note("repeated_call_end"))
             return
         block, arguments = self._next(), bytes(call.args).decode()
         deltas.append(CallOpened(block, call.id or None, call.name, needs_stop=True))
@@ -257,9 +267,42 @@ class Reader(AnswerReader):
             deltas.append(OpaqueState(block, self._kept({SIGNATURE: state})))
         deltas.append(BlockStopped(block))
 
+    def _in_pieces(self, call: _Call, state: str | None, deltas: list[Delta]) -> None:
+        """Take a part of a call that is streamed: its beginning, pieces of its arguments, its end."""
+        streamed = self._streamed
+        try:
+            if streamed is None:
+                if not call.name:
+                    raise Contradiction("Arguments came for a call that never began.")
+                streamed = StreamedCall(self._next(), call.id or None, call.name, bytes(call.args))
+                self._streamed = streamed
+                deltas.append(
+                    CallOpened(streamed.block, streamed.call_id, streamed.name, needs_stop=True)
+                )
+            elif call.name not in (None, "", streamed.name) or call.id not in (
+                None,
+                "",
+                streamed.call_id,
+            ):
+                raise Contradiction(f"Another call began before {streamed.name!r} had ended.")
+            if state:
+                deltas.append(OpaqueState(streamed.block, self._kept({SIGNATURE: state})))
+            for piece in call.partial_args or ():
+                streamed.take(piece)
+                streamed.size_bytes += len(piece.json_path) + len(piece.string_value or "")
+            if streamed.size_bytes > self._limits.max_arguments_bytes:
+                self._fail(deltas, "answer_too_large", "The arguments of a call are too large.")
+            elif not call.will_continue:
+                deltas.append(ArgumentsDelta(streamed.block, streamed.arguments()))
+                deltas.append(BlockStopped(streamed.block))
+                self._streamed, self._was_streamed = None, True
+        except (Contradiction, msgspec.ValidationError) as problem:
+            self._fail(deltas, "malformed_function_call", f"A call cannot be read: {problem}")
+
     def _next(self, text: Channel | None = None) -> int:
         """Return the number of a new block, which may be gone on with if it is `text`."""
         self._text = text
+        self._was_streamed = False
         self._blocks += 1
         return self._blocks - 1
 

@@ -16,7 +16,7 @@ import msgspec
 
 from antiphon.adapters.answers import AnswerReader
 from antiphon.adapters.gemini.errors import stream_failure
-from antiphon.adapters.json_text import decode_lenient, is_cut
+from antiphon.adapters.json_text import decode_lenient
 from antiphon.core.blocks import Opaque
 from antiphon.core.deltas import (
     ArgumentsDelta,
@@ -25,6 +25,7 @@ from antiphon.core.deltas import (
     Channel,
     Delta,
     Ended,
+    Failed,
     Finished,
     Meaning,
     Note,
@@ -38,18 +39,20 @@ from antiphon.core.wire.events import Event
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
 
 PROFILE: Final = "gemini-interactions"
-DONE: Final = b"[DONE]"
 
 STATUS: Final[Mapping[str, Meaning]] = {
     "completed": Meaning.COMPLETE,
     "requires_action": Meaning.NEEDS_TOOL,
     "incomplete": Meaning.TRUNCATED,
     "budget_exceeded": Meaning.TRUNCATED,
-    # It could go on with a token that only the provider reads, and our line cannot carry.
-    "requires_continuation": Meaning.ERROR,
+    "requires_continuation": Meaning.ERROR,  # see CONTINUES
     "failed": Meaning.ERROR,
     "cancelled": Meaning.ERROR,
 }
+
+CONTINUES: Final = "requires_continuation"
+"""It would go on for a token that has to come back with the very request that it belongs to. A line of
+ours cannot carry one, and what was said so far is half an answer."""
 
 RUNNING: Final = frozenset({"queued", "in_progress", "idle"})
 """Statuses of an interaction that was asked for before it had ended."""
@@ -164,12 +167,7 @@ class Reader(AnswerReader):
         try:
             said = decode_lenient(_event, event.data)
         except ValueError as error:
-            if event.data == DONE:
-                deltas.append(Ended())
-                self._closed = True
-            elif event.data.strip() and not event.unterminated:
-                self._fail(deltas, "malformed_event", f"An event cannot be read: {error}")
-            # Half an event at the end of the body is a cut, and the missing end will say so.
+            self._no_event(event, error, deltas)
             return
         if event.unterminated:
             deltas.append(Note("unterminated_event"))
@@ -215,12 +213,12 @@ class Reader(AnswerReader):
             return here
         return True
 
+    def _failure(self, error: object) -> Failed:
+        return stream_failure(error)
+
     def _whole(self, data: bytes, deltas: list[Delta]) -> None:
-        try:
-            said = decode_lenient(_interaction, data)
-        except ValueError as error:
-            code = "stream_incomplete" if is_cut(data, error) else "malformed_event"
-            self._fail(deltas, code, f"The answer cannot be read: {error}")
+        said = self._read_whole(_interaction, data, deltas)
+        if said is None:
             return
         if said.error is not None:
             deltas.append(stream_failure(said.error))
@@ -251,6 +249,12 @@ class Reader(AnswerReader):
         self._count(said.usage, deltas)
         if said.status is not None:
             deltas.append(Finished(said.status, STATUS.get(said.status, Meaning.UNKNOWN)))
+        if said.status == CONTINUES:
+            sentence = (
+                "The model stopped at the most that it decodes for one request, and goes on only for its "
+                "continuation_token, which is not sent from here. Ask for a shorter answer."
+            )
+            deltas.append(Failed(CONTINUES, sentence))
         if said.status == "failed" and said.errors:
             deltas.append(stream_failure(said.errors[0]))
         deltas.append(Ended())

@@ -20,6 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.adapters.answers import AnswerReader
+from antiphon.adapters.json_text import is_cut
 from antiphon.adapters.openai_chat.errors import stream_failure
 from antiphon.core.blocks import Opaque
 from antiphon.core.deltas import (
@@ -28,6 +29,7 @@ from antiphon.core.deltas import (
     Channel,
     Delta,
     Ended,
+    Failed,
     Finished,
     Meaning,
     Note,
@@ -61,7 +63,6 @@ FINISH: Final[Mapping[str, Meaning]] = {
 }
 
 DONE: Final = b"[DONE]"
-WHERE: Final = re.compile(r"\(byte (\d+)\)\Z")
 SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -216,11 +217,14 @@ class Reader(AnswerReader):
         deltas.append(stream_failure(error))
         self._closed = True
 
+    def _failure(self, error: object) -> Failed:
+        return stream_failure(error)
+
     def _whole(self, data: bytes, deltas: list[Delta]) -> None:
         try:
             chunk = _chunk(data)
         except ValueError as error:
-            code = "stream_incomplete" if _is_cut(data, error) else "malformed_event"
+            code = "stream_incomplete" if is_cut(data, error) else "malformed_event"
             self._fail(deltas, code, f"The answer cannot be read: {error}")
             return
         self._take(chunk, deltas)
@@ -495,16 +499,6 @@ def _gather(state: list[dict[str, Any]], piece: dict[str, Any]) -> None:
                     entry[name] = "".join(texts)
                 return
     state.append(dict(piece))
-
-
-def _is_cut(data: bytes, error: ValueError) -> bool:
-    """Say whether what the decoder missed is at the very end of the body.
-
-    It says so in words only. The tests cut answers at every byte, so other words show there.
-    """
-    words = str(error)
-    place = None if "trailing" in words else WHERE.search(words)
-    return "truncated" in words or (place is not None and int(place[1]) == len(data))
 
 
 def _member(value: object, name: str) -> object:

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.adapters.answers import AnswerReader
-from antiphon.adapters.json_text import decode_lenient, is_cut
+from antiphon.adapters.json_text import decode_lenient
 from antiphon.adapters.openai_chat.errors import stream_failure
 from antiphon.adapters.openai_responses.errors import response_failure
 from antiphon.adapters.openai_responses.items import State
@@ -27,7 +27,7 @@ from antiphon.core.deltas import (
     CallOpened,
     Channel,
     Delta,
-    Ended,
+    Failed,
     Finished,
     Meaning,
     Note,
@@ -41,7 +41,6 @@ from antiphon.core.wire.events import Event
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
 
 PROFILE: Final = "openai-responses"
-DONE: Final = b"[DONE]"
 PARTS: Final = 1 << 20
 """Numbers that the parts of one item may have, so that blocks sort as the items do."""
 
@@ -231,23 +230,12 @@ class Reader(AnswerReader):
         elif not kind.startswith("response."):
             deltas.append(Note("unknown_event"))
 
-    def _no_event(self, event: Event, error: ValueError, deltas: list[Delta]) -> None:
-        if event.name == "error" and not event.unterminated:
-            deltas.append(stream_failure(event.data.decode()))
-            self._closed = True
-        elif event.data == DONE:
-            deltas.append(Ended())
-            self._closed = True
-        elif event.data.strip() and not event.unterminated:
-            self._fail(deltas, "malformed_event", f"An event cannot be read: {error}")
-        # Half an event at the end of the body is a cut, and the missing end will say so.
+    def _failure(self, error: object) -> Failed:
+        return stream_failure(error)
 
     def _whole(self, data: bytes, deltas: list[Delta]) -> None:
-        try:
-            said = decode_lenient(_response, data)
-        except ValueError as error:
-            code = "stream_incomplete" if is_cut(data, error) else "malformed_event"
-            self._fail(deltas, code, f"The answer cannot be read: {error}")
+        said = self._read_whole(_response, data, deltas)
+        if said is None:
             return
         if said.status is None and said.error is not None:
             deltas.append(stream_failure(said.error))

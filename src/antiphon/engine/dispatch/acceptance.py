@@ -11,6 +11,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from msgspec import structs
+
 from antiphon.adapters.base import Rendering, Resumable
 from antiphon.core.commands import Accept, Close, Command, Prepare, PutContent, Retry, Supersede
 from antiphon.core.dispatch import Denied, State
@@ -284,29 +286,17 @@ class Acceptance:
                 self._world.store, conversation.tenant, target.key, mappings
             )
         listed, listing = continued(target.key, mappings, before)
-        manifest = Manifest(
+        manifest = target.manifest(
+            rendering,
+            conversation,
             operation=OperationId(self._world.new_id("op_")),
-            conversation=run.conversation,
-            session=run.session,
             run=run.id,
-            purpose=Purpose.TURN,
+            session=run.session,
             base_leaf=run.leaf,
-            conversation_revision=conversation.revision,
-            cancel_generation=conversation.cancel_generation,
-            sequence_digest=rendering.sequence_digest,
-            adapter=target.adapter.name,
-            adapter_version=target.adapter.version,
-            adapter_digest=target.adapter.digest,
-            provider=target.policy.endpoint,
-            model_revision=target.policy.model,
-            toolset_digest=target.toolset_digest,
-            policy_digest=target.policy_digest,
-            request_digest=rendering.request_digest,
+            purpose=Purpose.TURN,
             mappings_digest=listed.digest,
-            max_output_tokens=target.policy.max_output_tokens,
-            linked_to=run.operation,
-            plan_digest=plan.digest,
         )
+        manifest = structs.replace(manifest, linked_to=run.operation, plan_digest=plan.digest)
         return _Proposed(manifest, plan, listed, listing)
 
     async def _made_before(

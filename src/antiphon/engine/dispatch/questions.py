@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from msgspec import structs
+
 from antiphon.adapters import registry
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.asking import Ask
@@ -123,28 +125,17 @@ class Questions:
             return Unsaid(reason=refused.code)
         question_digest, stored = stored_digest(target.key, text)
         listed, listing = continued(target.key, rendering.mappings, NOTHING)
-        manifest = Manifest(
+        manifest = target.manifest(
+            rendering,
+            conversation,
             operation=operation,
-            conversation=conversation.id,
-            session=conversation.session,
             run=run.id,
-            purpose=question.purpose,
+            session=conversation.session,
             base_leaf=question.about,
-            conversation_revision=conversation.revision,
-            cancel_generation=conversation.cancel_generation,
-            sequence_digest=rendering.sequence_digest,
-            adapter=target.adapter.name,
-            adapter_version=target.adapter.version,
-            adapter_digest=target.adapter.digest,
-            provider=target.policy.endpoint,
-            model_revision=target.policy.model,
-            toolset_digest=target.toolset_digest,
-            policy_digest=target.policy_digest,
-            request_digest=rendering.request_digest,
+            purpose=question.purpose,
             mappings_digest=listed.digest,
-            max_output_tokens=target.policy.max_output_tokens,
-            question_digest=question_digest,
         )
+        manifest = structs.replace(manifest, question_digest=question_digest)
         now_ms = world.clock.now_ms()
         commands: list[Command[Any]] = [
             PutContent(

@@ -8,13 +8,10 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from antiphon.adapters.base import Adapter
-from antiphon.core.ids import Digest
-from antiphon.core.manifest import (
-    Policy,
-    ToolDeclaration,
-    stored_digest,
-)
+from antiphon.adapters.base import Adapter, Rendering
+from antiphon.core.ids import Digest, MessageId, OperationId, RunId, SessionId
+from antiphon.core.manifest import Manifest, Policy, Purpose, ToolDeclaration, stored_digest
+from antiphon.core.records import Conversation
 from antiphon.core.scheduling import SWITCH_TOOL
 from antiphon.core.schemas import SchemaCheck, compile_schema
 
@@ -39,6 +36,41 @@ class Target:
     def switches(self) -> bool:
         """Whether the model is offered to begin a new session."""
         return SWITCH_TOOL in self.tools
+
+    def manifest(
+        self,
+        rendering: Rendering,
+        conversation: Conversation,
+        *,
+        operation: OperationId,
+        run: RunId,
+        session: SessionId,
+        base_leaf: MessageId,
+        purpose: Purpose,
+        mappings_digest: Digest | None,
+    ) -> Manifest:
+        """Return the record of one call with this request: what every purpose has to say of it."""
+        return Manifest(
+            operation=operation,
+            conversation=conversation.id,
+            session=session,
+            run=run,
+            purpose=purpose,
+            base_leaf=base_leaf,
+            conversation_revision=conversation.revision,
+            cancel_generation=conversation.cancel_generation,
+            sequence_digest=rendering.sequence_digest,
+            adapter=self.adapter.name,
+            adapter_version=self.adapter.version,
+            adapter_digest=self.adapter.digest,
+            provider=self.policy.endpoint,
+            model_revision=self.policy.model,
+            toolset_digest=self.toolset_digest,
+            policy_digest=self.policy_digest,
+            request_digest=rendering.request_digest,
+            mappings_digest=mappings_digest,
+            max_output_tokens=self.policy.max_output_tokens,
+        )
 
     def without_tools(self) -> Target:
         """Return the target for a last answer, in which the model may call nothing.
