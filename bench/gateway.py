@@ -1,4 +1,4 @@
-"""G2 and G4 to G7: the server in a process of its own, between clients and a provider.
+"""G1, G2 and G4 to G7: the server in a process of its own, between clients and a provider.
 
 Through `/v1/responses`: every answer is a durable run, recorded before a byte leaves and committed
 at its end. Beside it, in the same run, what `contestants` names; where LiteLLM is not installed

@@ -32,7 +32,7 @@ FOOT = """
 What is missed is missed for these reasons, and none of them is a surprise waiting for you:
 
 - **G10, CPU of a warm turn.** It does not grow with the conversation, and that was the point; but
-  a turn is eighteen commands, some 40 statements and five flushed commits in Python, where the
+  a turn is eighteen commands, some 40 statements and four flushed commits in Python, where the
   rival that reads ten thousand messages spends its time in one C function. What is left is spread
   thin: no function takes more than a twentieth of it.
 - **G11, a history that no model has seen yet.** One that was talked in is opened as it was rendered
@@ -43,10 +43,11 @@ What is missed is missed for these reasons, and none of them is a surprise waiti
   manifests, the indexes behind each invariant), and SQLite writes whole pages. With checkpoints
   counted in, which copy every page once more, the distance to the bare floor is smaller.
 - **G1, G2 and G4, the server under load and its first word.** A call through the gateway is a whole
-  durable run: parsed, judged, planned, recorded before it is sent, committed and told, some 10 ms of
-  processor beside others and more alone, where commits are shared with nobody. That is a third of
-  LiteLLM's and twice Portkey's, which keeps nothing. Two flushed commits stand before a byte leaves:
-  the run with its input, so that an acknowledgement is true whatever happens, and the dispatch.
+  durable run: parsed, judged, planned, recorded before it is sent, committed and told, in twelve
+  commands, some 25 statements and two flushed commits: one before the first byte, of the run with its
+  input and of the dispatch together, and one of the answer. What is left is Python, of which no part
+  takes more than a tenth: HTTP on both sides a quarter, the store's thread a third, then reading,
+  rendering and telling. It is a third of LiteLLM's and twice Portkey's, which keeps nothing.
 - **G5, CPU of a delta.** Each is decoded, checked, kept as preview and told to its reader by number;
   a relay that only passes bytes on needs a good half of that.
 - **Tools, what a call costs.** The floor is two rows and nothing else. Ours is a call that was read from

@@ -43,7 +43,7 @@ from bench.report import page
 
 PARTS: Final[dict[str, Callable[..., AsyncIterator[Figure]]]] = {
     "G3": throughput.figures,
-    "G2 G4 G5 G6 G7 load": gateway.figures,
+    "G1 G2 G4 G5 G6 G7 load": gateway.figures,
     "streams": load.figures,
     "G8 G9 G10": durable.figures,
     "G11": cold.figures,

@@ -20,7 +20,7 @@ from antiphon.engine.assembly import open_world
 from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.engine import Engine
 from antiphon.engine.live import Broker
-from antiphon.engine.models import Model, Models
+from antiphon.engine.models import Model, Models, Routing
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.stores.base import Store
@@ -75,7 +75,13 @@ async def two_engines(
     db: Path, provider: HeldProvider, kind: type[Command[Any]], *, same_node: bool
 ) -> AsyncIterator[tuple[Engine, Engine, list[Meeting]]]:
     """Open two engines on one store that meet before each command of `kind`."""
-    model = Model(name="m", profile="openai-chat", model="m", base_url=provider.base_url("m/v1"))
+    model = Model(
+        name="m",
+        profile="openai-chat",
+        model="m",
+        base_url=provider.base_url("m/v1"),
+        routing=Routing(max_concurrent=8),  # so that a run is there to be taken up, once started
+    )
     settings = Settings(models=Models(named={"m": model}, default="m"))
     async with open_world(db, settings=settings) as world:
         met = asyncio.Barrier(2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,16 @@ from antiphon.core.commands import (
     CommitAnswer,
     FinishCall,
     PlaceRun,
+    StartRun,
 )
 from antiphon.core.dispatch import Denied
 from antiphon.core.records import CallState, RunStatus
+from antiphon.core.retrieval import Passage, Question
 from antiphon.engine.explain import exact_request
+from antiphon.engine.models import REHEARSAL, REHEARSAL_MODEL, Models, Routing
+from antiphon.engine.settings import Settings
 from antiphon.engine.tools.function import Function
+from antiphon.errors import NotDurable, StoreError
 from antiphon.handles.chat import Chat
 from antiphon.library import Antiphon
 from tests.support.engines import app_on, talk
@@ -50,19 +57,132 @@ def transactions(app: Antiphon) -> list[tuple[str, ...]]:
     return seen
 
 
-async def test_a_turn_with_a_tool_waits_for_the_disk_five_times(db: Path) -> None:
+async def test_a_turn_with_a_tool_waits_for_the_disk_four_times(db: Path) -> None:
     provider = ScriptedProvider(asks(("c1", "clock", "{}")), says("It is noon."))
     async with app_on(db, provider, functions=[CLOCK]) as app:
         chat = await app.create()
         seen = transactions(app)
         assert await talk(chat, "What time is it?") == "It is noon."
         assert seen == [
-            ("PutContent", "StartRun"),
-            ("PlaceRun", "PutContent", "Prepare", "Accept"),
+            ("PutContent", "StartRun", "PlaceRun", "PutContent", "Prepare", "Accept"),
             ("CommitAnswer", "StartCall"),
             ("FinishCall", "PlaceResults", "PutContent", "Prepare", "Accept"),
             ("CommitAnswer",),
         ]
+
+
+ALONE = ("PutContent", "StartRun")
+TOGETHER = (*ALONE, "PlaceRun", "PutContent", "Prepare", "Accept")
+
+
+@pytest.mark.req("M130")
+async def test_a_run_begins_in_the_transaction_that_starts_it_in_a_talk_that_goes_on(
+    db: Path,
+) -> None:
+    provider = ScriptedProvider(says("Hello."), says("Well."))
+    async with app_on(db, provider) as app:
+        chat = await app.create()
+        seen = transactions(app)
+        assert await talk(chat, "Hi") == "Hello."
+        assert await talk(chat, "How are you?") == "Well."
+        assert seen == [TOGETHER, ("CommitAnswer",)] * 2
+        assert [m["content"] for m in provider.messages()] == ["Hi", "Hello.", "How are you?"]
+
+
+class Finds:
+    """A retriever that has nothing to say."""
+
+    name = "shelf"
+
+    async def retrieve(self, question: Question) -> list[Passage]:
+        return []
+
+
+LIMITED = Settings(
+    retry_base_s=0.0,
+    models=Models(
+        named={REHEARSAL: replace(REHEARSAL_MODEL, routing=Routing(max_concurrent=1))},
+    ),
+)
+
+
+@pytest.mark.req("M130")
+@pytest.mark.parametrize(
+    "what",
+    [
+        {"settings": Settings(scheduling=True)},
+        {"retrievers": [Finds()]},
+        {"settings": LIMITED},
+    ],
+    ids=["a decision about its session", "a search", "a gate"],
+)
+async def test_a_run_is_acknowledged_before_anybody_is_asked(
+    db: Path, what: dict[str, Any]
+) -> None:
+    async with app_on(db, ScriptedProvider(says("Hello.")), **what) as app:
+        chat = await app.create()
+        seen = transactions(app)
+        await chat.send("Hi")
+        assert seen == [ALONE]
+
+
+async def test_a_run_that_cannot_begin_with_its_start_is_started_all_the_same(db: Path) -> None:
+    provider = ScriptedProvider(says("Hello."))
+    async with app_on(db, provider) as app:
+        chat = await app.create()
+        store, seen = app.engine.world.store, transactions(app)
+        do_all = store.do_all
+
+        async def never_together(*commands: Command[Any]) -> Any:
+            if {StartRun, PlaceRun} <= {type(command) for command in commands}:
+                return Denied("revision")
+            return await do_all(*commands)
+
+        store.do_all = never_together  # type: ignore[method-assign]
+        assert await talk(chat, "Hi") == "Hello."
+        assert seen == [ALONE, TOGETHER[2:], ("CommitAnswer",)]
+        assert not app.engine.failures
+
+
+@pytest.mark.req("M130")
+async def test_who_starts_a_run_on_a_full_disk_hears_of_it_at_once_and_nothing_is_begun(
+    db: Path,
+) -> None:
+    provider = ScriptedProvider(says("Hello."))
+    async with app_on(db, provider) as app:
+        chat = await app.create()
+        store = app.engine.world.store
+        do_all = store.do_all
+
+        async def full(*commands: Command[Any]) -> Any:
+            raise NotDurable("The disk is full.")
+
+        store.do_all = full  # type: ignore[method-assign]
+        with pytest.raises(NotDurable):
+            await chat.send("Hi")
+        store.do_all = do_all  # type: ignore[method-assign]
+        await app.engine.idle(chat.id)
+        assert await store.runs(chat.id) == []
+        assert provider.requests == []
+        assert await talk(chat, "Hi") == "Hello."
+
+
+async def test_who_waits_for_a_start_hears_that_the_engine_closes(db: Path) -> None:
+    async with app_on(db, ScriptedProvider()) as app:
+        chat = await app.create()
+        store = app.engine.world.store
+        asked = asyncio.Event()
+
+        async def never(*commands: Command[Any]) -> Any:
+            asked.set()
+            await asyncio.Event().wait()
+
+        store.do_all = never  # type: ignore[method-assign]
+        sending = asyncio.ensure_future(chat.send("Hi"))
+        await asked.wait()
+        await app.engine.close()
+        with pytest.raises(StoreError):
+            await sending
 
 
 @pytest.mark.req("M68", "M98")
@@ -81,12 +201,12 @@ async def test_what_was_foreseen_is_what_was_stored_and_sent(db: Path) -> None:
 
 
 def beforehand(app: Antiphon, kind: type[Command[Any]], *first: Command[Any]) -> None:
-    """Let the world move once, just before a transaction that begins with a `kind`."""
+    """Let the world move once, just before a transaction with a `kind`."""
     store = app.engine.world.store
     do_all, left = store.do_all, list(first)
 
     async def after_them(*commands: Command[Any]) -> Any:
-        while left and isinstance(commands[0], kind):
+        while left and any(isinstance(command, kind) for command in commands):
             assert not isinstance(await store.do(left.pop()), Denied)
         return await do_all(*commands)
 

@@ -66,6 +66,25 @@ async def test_a_reader_who_comes_in_mid_answer_gets_all_of_it_once(db: Path) ->
         assert numbers(items) == list(range(1, len(numbers(items)) + 1))
 
 
+@pytest.mark.req("M71")
+async def test_a_reader_who_was_away_while_all_of_it_was_said_is_shown_it_before_its_end(
+    db: Path,
+) -> None:
+    async with app_on(db, ScriptedProvider(says("Otters"))) as app:
+        chat = await app.create()
+        reader = app.engine.follow(chat.id, 0)
+        assert isinstance(await anext(reader), CaughtUp)
+        assert await talk(chat, "Name one") == "Otters"
+        await app.engine.idle(chat.id)
+        items: list[StreamItem] = []
+        while not (
+            items and isinstance(items[-1], Durable) and isinstance(items[-1].event, Committed)
+        ):
+            items.append(await anext(reader))
+        assert shown(items) == "Otters"
+        await reader.aclose()
+
+
 async def test_a_reader_goes_on_after_its_own_number(db: Path) -> None:
     provider = ScriptedProvider(says("One."), says("Two."))
     async with app_on(db, provider) as app:

@@ -11,6 +11,7 @@ import openai
 import pytest
 from openai import BaseModel, OpenAI
 
+from antiphon.core.commands import Command
 from antiphon.core.ids import ConversationId
 from antiphon.core.records import RunStatus
 from antiphon.engine.ports import Cut
@@ -38,6 +39,40 @@ async def test_a_response_is_stored_with_its_text_and_its_cost(tmp_path: Path) -
         again = await d.client.responses.retrieve(told.id)
         assert again.to_dict() == told.to_dict()
         assert d.provider.messages()[0]["content"] == "Be brief."
+
+
+@pytest.mark.req("M130")
+@pytest.mark.parametrize(
+    ("asked", "brought"),
+    [
+        pytest.param("Hi", (), id="a word"),
+        pytest.param(
+            [
+                {"role": "user", "content": "I am Ann."},
+                {"role": "assistant", "content": "Hello, Ann."},
+                {"role": "user", "content": "Hi"},
+            ],
+            ("AddMessages",),
+            id="a history",
+        ),
+    ],
+)
+async def test_one_flush_stands_before_a_byte_leaves_and_one_behind_the_answer(
+    tmp_path: Path, asked: Any, brought: tuple[str, ...]
+) -> None:
+    async with door(tmp_path / "a.db", says("Hello.")) as d:
+        store, seen = d.engine.world.store, list[tuple[str, ...]]()
+        do_all = store.do_all
+
+        async def several(*commands: Command[Any]) -> Any:
+            seen.append(tuple(type(command).__name__ for command in commands))
+            return await do_all(*commands)
+
+        store.do_all = several  # type: ignore[method-assign]
+        assert (await d.say(asked)).output_text == "Hello."
+        started = ("CreateConversation", "OpenResponse", "PutContent", *brought, "StartRun")
+        begun = ("PlaceRun", "PutContent", "Prepare", "Accept")
+        assert seen == [(*started, *begun), ("CommitAnswer",)]
 
 
 REQUIRED = [
@@ -144,7 +179,7 @@ async def test_in_the_background_it_is_answered_at_once(tmp_path: Path) -> None:
     hold = Hold()
     async with door(tmp_path / "a.db", [hold, *says("Done.")]) as d:
         told = await d.say("Hi", background=True)
-        assert (told.status, told.background) == ("queued", True)
+        assert (told.status, told.background) == ("in_progress", True)
         hold.go.set()
         followed = await d.client.responses.retrieve(told.id, stream=True)
         assert (await kinds(followed))[-1] == "response.completed"

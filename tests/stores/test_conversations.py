@@ -75,9 +75,11 @@ async def test_metadata_and_title_come_back_as_they_were_given(store: Store) -> 
             session=SessionId("sess_2"),
             title="Wéather",
             metadata=(("a", "1"), ("b", "é")),
+            scheduling=True,
         )
     )
     assert created == await store.conversation(ConversationId("conv_2"))
+    assert created in await store.conversations(LOCAL_TENANT), "how it is known is how it is stored"
     assert (created.title, created.metadata) == ("Wéather", {"a": "1", "b": "é"})
 
 

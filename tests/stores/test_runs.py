@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from antiphon.core.blocks import Role, Status, Text
@@ -31,6 +32,7 @@ from antiphon.core.ids import (
     SessionId,
 )
 from antiphon.core.ledger import NOT_RUN, WAS_RUNNING
+from antiphon.core.placement import as_started
 from antiphon.core.records import CallState, RunKind, RunStatus
 from antiphon.errors import InvalidInput, NotFound, Refused
 from antiphon.stores.base import Store
@@ -58,6 +60,12 @@ def end(
 
 
 # Start.
+
+
+async def test_how_a_run_is_foreseen_is_how_its_start_leaves_it(talk: Talk) -> None:
+    command = talk.start("run_1", "m1", parent=None)
+    run = await talk.do(command)
+    assert msgspec.structs.replace(as_started(command), seq=run.seq) == run
 
 
 @pytest.mark.req("M130", "M134", "M136")

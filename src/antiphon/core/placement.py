@@ -12,9 +12,11 @@ from typing import TypeAlias
 import msgspec
 
 from antiphon.core.blocks import Message, Status
+from antiphon.core.commands import StartRun
 from antiphon.core.ids import CallId, ConversationId, Digest, MessageId, RunId, SessionId
 from antiphon.core.records import Run, RunStatus
 from antiphon.core.tree import last_closed_point, open_calls
+from antiphon.core.usage import Cost
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +73,36 @@ def place(run: Run, line: Sequence[Message], others: Sequence[Run]) -> Placement
     if waiting and _owed_by(others, line):
         return StayQueued(waiting)
     return PlaceAt(last_closed_point(line))
+
+
+def as_started(command: StartRun) -> Run:
+    """Return the row of a run as its start leaves it, but for its number among the events."""
+    return Run(
+        id=command.run,
+        conversation=command.conversation,
+        kind=command.kind,
+        status=RunStatus.QUEUED,
+        options=command.options,
+        input=None if command.input is None else command.input.id,
+        asked_parent=command.asked_parent,
+        at_root=command.at_root,
+        session=None,
+        leaf=None,
+        head_left=None,
+        answer=None,
+        committed=0,
+        node=None,
+        epoch=0,
+        error_code=None,
+        end_code=None,
+        input_tokens=0,
+        output_tokens=0,
+        cost=Cost(micros=0),
+        created_ms=command.now_ms,
+        started_ms=None,
+        ended_ms=None,
+        seq=0,
+    )
 
 
 def as_placed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from antiphon.core.asking import Ask, Output
 from antiphon.core.blocks import Block, Message, Origin, Role, Status, Text, default_trust
@@ -55,6 +55,7 @@ from antiphon.engine.knowledge.files import Files
 from antiphon.engine.knowledge.memories import Memories
 from antiphon.engine.looking import back_to, is_answer, parent_of
 from antiphon.engine.nodes.neighbours import Neighbours
+from antiphon.engine.runs.entering import Start
 from antiphon.engine.runs.refusals import carried_out, refusal
 from antiphon.engine.runs.startup import recover
 from antiphon.engine.runs.terms import terms
@@ -418,30 +419,37 @@ class Engine:
         world = self.world
         kept = await terms(world, row.tenant, ask, row.id)
         now_ms = world.clock.now_ms()
-        with storable(node.id if node is not None else row.id), self._workers.kicked(row.id):
-            done = await world.store.do_all(
-                kept.stored(row.id, now_ms),
-                StartRun(
-                    conversation=row.id,
-                    now_ms=now_ms,
-                    run=RunId(world.new_id("run_")),
-                    kind=kind,
-                    options=kept.options,
-                    input=node,
-                    asked_parent=parent,
-                    at_root=at_root,
-                    key=key,
-                    max_queued=world.settings.max_queued,
-                    alone=ask.alone,
-                    refusal=not_now.code if not_now else None,
-                ),
-            )
+        command = StartRun(
+            conversation=row.id,
+            now_ms=now_ms,
+            run=RunId(world.new_id("run_")),
+            kind=kind,
+            options=kept.options,
+            input=node,
+            asked_parent=parent,
+            at_root=at_root,
+            key=key,
+            max_queued=world.settings.max_queued,
+            alone=ask.alone,
+            refusal=not_now.code if not_now else None,
+        )
+        with storable(node.id if node is not None else row.id):
+            done = await self.start_run(row, kept.stored(row.id, now_ms), command)
         if isinstance(done, Denied):
             if not_now is not None and done.reason == not_now.code:
                 raise not_now
             raise refusal(done)
         run: Run = done[1]
         return run
+
+    async def start_run(
+        self, row: Conversation, *commands: Command[Any]
+    ) -> tuple[Any, ...] | Denied:
+        """Carry out commands that start a run and bring what it needs, as one transaction.
+
+        Where it may begin at once, it does in the same one.
+        """
+        return await self._workers.start(Start(self.world.store, row, commands))
 
     async def answer(
         self, conversation: ConversationId, run: RunId, outputs: Mapping[str, str | Output]

@@ -30,6 +30,8 @@ from antiphon.core.records import StoredEvent
 from antiphon.stores.base import Store
 
 RING_EVENTS: Final = 256
+DROPPED: Final = 4
+"""How many previews of a followed conversation outlive their runs, for readers that are late."""
 
 
 @dataclass(slots=True)
@@ -124,6 +126,7 @@ class _Topic:
 
     def __init__(self) -> None:
         self.ring: deque[StoredEvent] = deque(maxlen=RING_EVENTS)
+        self.dropped: deque[LiveRun] = deque(maxlen=DROPPED)
         self.readers = 0
         self.changes = 0
         self._asleep: set[asyncio.Future[None]] = set()
@@ -221,7 +224,9 @@ class Broker:
         """Forget a run's preview. Readers that follow it keep what they hold."""
         live = self._live.pop(run, None)
         if live is not None:
-            here = self._live_in[live.conversation]
+            here, topic = self._live_in[live.conversation], self._topics.get(live.conversation)
+            if topic is not None:  # a reader may still be on its way to the commit of it
+                topic.dropped.append(live)
             del here[run]
             if not here:
                 del self._live_in[live.conversation]
@@ -257,7 +262,7 @@ class Broker:
                 ):
                     for row in rows:
                         event = decode_event(row.data)
-                        for piece in self._before(event, cursors):
+                        for piece in self._before(event, topic, cursors):
                             yield piece
                         self._note_end(event)
                         seq = row.seq
@@ -299,15 +304,18 @@ class Broker:
             reading.add_done_callback(lambda _: topic.reading.pop(seq, None))
         return await asyncio.shield(reading)  # it is not this reader's alone
 
-    def _before(self, event: DurableEvent, cursors: dict[RunId, Cursor]) -> list[Preview]:
+    def _before(
+        self, event: DurableEvent, topic: _Topic, cursors: dict[RunId, Cursor]
+    ) -> list[Preview]:
         """Return the rest of a preview that `event` makes obsolete by committing it."""
         if not isinstance(event, Committed):
             return []
         held = cursors.get(event.run)
-        live = held.live if held else self._live.get(event.run)
-        if live is None or live.generation != event.generation:
-            return []
-        return live.unread(held or Cursor(live))
+        known = [held.live] if held else [self._live.get(event.run), *topic.dropped]
+        for live in known:
+            if live and (live.run, live.generation) == (event.run, event.generation):
+                return live.unread(held or Cursor(live))
+        return []
 
     def _grown(self, conversation: ConversationId, cursors: dict[RunId, Cursor]) -> list[Preview]:
         pieces: list[Preview] = []

@@ -33,11 +33,16 @@ from antiphon.engine.dispatch.targets import Targets
 from antiphon.engine.dispatch.warm import Planned
 from antiphon.engine.models import Model
 from antiphon.engine.runs.control import Control
-from antiphon.engine.runs.entering import Entering
+from antiphon.engine.runs.entering import Entering, NotAtOnce, Start
 from antiphon.engine.world import World
 from antiphon.errors import DigestMismatch, InternalError, InvalidInput, NotFound, SequenceRejected
 
 PREPARE_TRIES: Final = 8
+
+
+async def _not_at_once(_: Rendering) -> int | None:
+    """Ask no provider to count while somebody waits for word that a run is started."""
+    raise NotAtOnce
 
 
 class _Proposed(NamedTuple):
@@ -67,6 +72,8 @@ class Acceptance:
             at_once = await self._accept_at_once(entering, tools=tools)
             if at_once is not None:
                 return at_once
+            if entering.start is not None:
+                raise NotAtOnce
             entered = [await self._world.do(command) for command in entering.commands]
             run = await store.run(run.conversation, run.id)
             if isinstance(entered[-1], Denied) or not run.open:
@@ -84,9 +91,12 @@ class Acceptance:
             # The history, the model or its dialect: nothing was recorded, nothing was sent.
             return await self._settlement.end(run.id, run.conversation, refused.code)
 
-    async def _target(self, run: Run, conversation: Conversation, *, tools: bool) -> Target:
+    async def _target(
+        self, run: Run, conversation: Conversation, *, tools: bool, start: Start | None = None
+    ) -> Target:
         self._world.settings.models.get(run.options.model)
-        target = await self._targets.of_run(run, conversation)
+        brought = {} if start is None else start.contents
+        target = await self._targets.of_run(run, conversation, brought)
         on = conversation.scheduling
         if (self._world.settings.scheduling if on is None else on) and not run.switched:
             target = await self._targets.offering(target, SWITCH_TOOL)
@@ -101,9 +111,9 @@ class Acceptance:
         run, conversation = entering.run, entering.conversation
         accepted = None
         try:
-            target = await self._target(run, conversation, tools=tools)
+            target = await self._target(run, conversation, tools=tools, start=entering.start)
             accepted = await self._propose(run, conversation, target, entering)
-        except (SequenceRejected, InvalidInput, NotFound):
+        except (SequenceRejected, InvalidInput, NotFound, NotAtOnce):
             pass
         except Crowded:
             return None  # it enters, and then what is older becomes a checkpoint
@@ -190,7 +200,10 @@ class Acceptance:
             )
         )
         commands.append(self._command(run, manifest.operation, model))
-        done = await world.do_all(*commands)
+        if entering is not None and entering.start is not None:
+            done = await entering.start.and_then(*commands)
+        else:
+            done = await world.do_all(*commands)
         if isinstance(done, Denied):
             return None
         plan.warm.listed, plan.warm.behind = proposed.listed, run.options.repairs
@@ -266,6 +279,7 @@ class Acceptance:
     ) -> _Proposed:
         if run.leaf is None or run.session is None:
             raise InternalError("A run is placed before it is dispatched.", at=run.id)
+        start = None if entering is None else entering.start
         plan = await self._world.planner.plan(
             self._world.lines,
             conversation,
@@ -276,7 +290,7 @@ class Acceptance:
             selection=None if compacted is None else compacted.selection,
             compaction=None if compacted is None else compacted.outcome,
             request_of=partial(self._made_before, conversation),
-            count=self._world.counts.of(model),
+            count=self._world.counts.of(model) if start is None else _not_at_once,
         )
         target, rendering = plan.target, plan.rendering
         mappings = (*run.options.repairs, *rendering.mappings)

@@ -31,7 +31,7 @@ from antiphon.engine.dispatch.settlement import (
 from antiphon.engine.dispatch.targets import Targets
 from antiphon.engine.models import Model
 from antiphon.engine.runs.control import Control
-from antiphon.engine.runs.entering import Entering
+from antiphon.engine.runs.entering import Entering, NotAtOnce
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput, NotFound, SequenceRejected
 
@@ -55,10 +55,15 @@ class Dispatcher:
         nothing can be done about it yet. What is `entering` enters the tree first; where it may
         not, nothing is called and the run is returned as it is stored. Only store failures and
         bugs come out as exceptions.
+
+        Raises:
+            NotAtOnce: The run was to be started with it, and is not started.
         """
         async with AsyncExitStack() as gates:
             model = self._asked_first(run)
             if model is not None:
+                if entering is not None and entering.start is not None:
+                    raise NotAtOnce
                 tenant = await self._tenant(run, entering)
                 await gates.enter_async_context(
                     self._world.gates.passed(model, tenant, control.until)

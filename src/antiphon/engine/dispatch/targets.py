@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -68,8 +70,13 @@ class Targets:
         self._schemas: dict[Digest, SchemaCheck] = {}
         self._known: dict[tuple[bytes, Digest, Digest, int | None], Target] = {}
 
-    async def of_run(self, run: Run, conversation: Conversation) -> Target:
-        """Return what `run` talks to.
+    async def of_run(
+        self,
+        run: Run,
+        conversation: Conversation,
+        brought: Mapping[Digest, bytes] = MappingProxyType({}),
+    ) -> Target:
+        """Return what `run` talks to; `brought` is content that comes with it, not stored yet.
 
         Raises:
             InvalidInput: Its dialect is not spoken by this release.
@@ -80,6 +87,7 @@ class Targets:
             options.policy_digest,
             options.toolset_digest,
             self._pinned(conversation, options.model),
+            brought,
         )
 
     def _pinned(self, conversation: Conversation, model: str) -> int | None:
@@ -148,14 +156,18 @@ class Targets:
         policy_digest: Digest,
         toolset_digest: Digest,
         version: int | None,
+        brought: Mapping[Digest, bytes] = MappingProxyType({}),
     ) -> Target:
-        store = self._world.store
-        key = await store.tenant_key(conversation.tenant)
+        store, tenant = self._world.store, conversation.tenant
+        key = await store.tenant_key(tenant)
         known = self._known.get((key, policy_digest, toolset_digest, version))
         if known is not None:
             return known
-        policy = decode_policy(await store.content(conversation.tenant, policy_digest))
-        tools = _decode_tools(await store.content(conversation.tenant, toolset_digest))
+        stored = [
+            brought[digest] if digest in brought else await store.content(tenant, digest)
+            for digest in (policy_digest, toolset_digest)
+        ]
+        policy, tools = decode_policy(stored[0]), _decode_tools(stored[1])
         target = Target(
             adapter=registry.get(policy.profile, policy.facts, version),
             key=key,

@@ -224,7 +224,9 @@ async def begin(
         commands.append(
             NotePrefix(conversation=row.id, now_ms=now_ms, digest=opening.prefix, message=end)
         )
-    return await _carried_out(engine, row, opening, commands)
+    with storable("input"):
+        done = await engine.start_run(row, *commands)
+    return await _response(engine, row, opening, done)
 
 
 async def bring(
@@ -363,11 +365,19 @@ def _started(
 async def _carried_out(
     engine: Engine, row: Conversation, opening: Opening, commands: Sequence[Command[Any]]
 ) -> Response:
+    """Carry out commands that bring something to a run that is there."""
     try:
         with storable("input"):
             done = await engine.world.store.do_all(*commands)
     finally:  # a broken connection does not say whether it was kept
         engine.kick(row.id)
+    return await _response(engine, row, opening, done)
+
+
+async def _response(
+    engine: Engine, row: Conversation, opening: Opening, done: tuple[Any, ...] | Denied
+) -> Response:
+    """Return the response that was begun, or that a repetition of its request is answered by."""
     if not isinstance(done, Denied):
         return next(one for one in done if isinstance(one, Response))
     engine.world.lines.forget(row.id)  # it may end in what did not enter

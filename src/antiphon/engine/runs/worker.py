@@ -46,7 +46,15 @@ from antiphon.engine.dispatch.dispatcher import Dispatcher
 from antiphon.engine.dispatch.targets import is_beyond
 from antiphon.engine.knowledge.searching import look_up
 from antiphon.engine.runs.control import Control
-from antiphon.engine.runs.entering import Entering, input_enters, results_enter, with_result
+from antiphon.engine.runs.entering import (
+    Entering,
+    NotAtOnce,
+    Start,
+    begins_at_once,
+    input_enters,
+    results_enter,
+    with_result,
+)
 from antiphon.engine.runs.pausing import pause_of
 from antiphon.engine.runs.startup import settle_unknown
 from antiphon.engine.sessions.scheduler import Scheduler
@@ -75,6 +83,7 @@ class Worker:
         conversation: ConversationId,
         strays: set[asyncio.Task[None]],
         wake_at: Callable[[int], None],
+        start_of: Callable[[], Start | None],
     ) -> None:
         self._world = world
         self._dispatcher = dispatcher
@@ -83,6 +92,7 @@ class Worker:
         self._conversation = conversation
         self._strays = strays
         self._wake_at = wake_at
+        self._start_of = start_of
         self._controls: dict[RunId, Control] = {}
         self._early: set[RunId] = set()  # canceled while they were about to begin
         self._asked: set[OperationId | None] = set()
@@ -115,7 +125,13 @@ class Worker:
                 raise
             if done:
                 self._let_go(run.id)
-                task.result()
+                try:
+                    task.result()
+                except NotAtOnce:
+                    assert isinstance(found, Entering)
+                    assert found.start is not None
+                    await found.start.alone()
+                    continue
                 await self._after(run.id)
             else:
                 self._strays.add(task)
@@ -161,17 +177,29 @@ class Worker:
     # Which run is next.
 
     async def _next(self) -> Run | Entering | None:
+        start = self._start_of()
+        if start is not None:
+            entering = await self._at_once(start)
+            if entering is not None:
+                return entering
+            await start.alone()
         while True:
             try:
-                return await self._look()
+                found = await self._look()
             except _Moved:
                 continue  # the world moved between looking and placing: look again
+            if found is not None and (start := self._start_of()) is not None:
+                await start.alone()  # it came meanwhile, and who waits for it waits for no other
+            return found
 
     async def _look(self) -> Run | Entering | None:
         """Return a run that holds the slot, or what is to enter for one that may take it."""
         self._called = False
         store = self._world.store
-        conversation = await store.conversation(self._conversation)
+        try:
+            conversation = await store.conversation(self._conversation)
+        except NotFound:
+            return None  # it was to be created with a run, and was not
         runs = await store.runs(self._conversation, OPEN_RUN)
         if conversation.slot is not None:
             held = next((run for run in runs if run.id == conversation.slot), None)
@@ -199,6 +227,23 @@ class Worker:
                 if placed is not None:
                     return placed
         return None
+
+    async def _at_once(self, start: Start) -> Entering | None:
+        """Return what is to enter for a run as it is started; None where it is started first."""
+        run, conversation = start.run, start.conversation
+        if self._scheduler.on(conversation) or not await begins_at_once(self._world, start):
+            return None
+        line = [*start.before] or await self._line_to(
+            conversation, run.asked_parent or conversation.head
+        )
+        match place(run, line, ()):
+            case PlaceAt(parent) if parent is not None or not conversation.revision:
+                conversation = await self._in_session_of(parent, line, conversation)
+                return input_enters(
+                    self._world, conversation, run, start.waiting, parent, start=start
+                )
+            case _:
+                return None
 
     async def _paused(self, run: Run, conversation: Conversation) -> bool:
         """Say whether the run has to wait for another adapter; it is kept where all can see it."""

@@ -12,8 +12,11 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from antiphon.core.dispatch import Denied
 from antiphon.core.ids import ConversationId, RunId
+from antiphon.core.records import OPEN_RUN
 from antiphon.engine.dispatch.dispatcher import Dispatcher
+from antiphon.engine.runs.entering import Start
 from antiphon.engine.runs.startup import recover_own
 from antiphon.engine.runs.worker import Worker
 from antiphon.engine.world import FIRST_PAUSE_S, LONGEST_PAUSE_S, World
@@ -29,6 +32,8 @@ class Workers:
         self._workers: dict[ConversationId, Worker] = {}
         self._tasks: dict[ConversationId, asyncio.Task[None]] = {}
         self._again: set[ConversationId] = set()
+        self._starts: dict[ConversationId, Start] = {}
+        """Runs that are to be started by their conversation's worker, each until it is told of."""
         self._strays: set[asyncio.Task[None]] = set()
         self._alarms: dict[ConversationId, tuple[int, Callable[[], None]]] = {}
         self._shaken: dict[ConversationId, float] = {}
@@ -55,6 +60,32 @@ class Workers:
         task = asyncio.create_task(self._work(conversation), name=f"worker {conversation}")
         self._tasks[conversation] = task
         task.add_done_callback(lambda done: self._done(conversation, done))
+
+    async def start(self, start: Start) -> tuple[Any, ...] | Denied:
+        """Carry out the start of a run, and let its worker look for it.
+
+        One that has nothing else to do may let it begin in the very same transaction.
+        """
+        conversation = start.conversation.id
+        if self._closing or await self._busy(conversation):
+            with self.kicked(conversation):
+                await start.alone()
+        else:
+            self._starts[conversation] = start
+            start.told.add_done_callback(lambda _: self._starts.pop(conversation))
+            self.kick(conversation)
+        return await start.told
+
+    async def _busy(self, conversation: ConversationId) -> bool:
+        if conversation in self._starts or conversation in self._shaken:
+            return True
+        store, at_work = self._world.store, conversation in self._tasks
+        return at_work and bool(await store.runs(conversation, OPEN_RUN))
+
+    def _start_of(self, conversation: ConversationId) -> Start | None:
+        """Return the run that is to be started here, while nobody was told of it yet."""
+        start = self._starts.get(conversation)
+        return None if start is None or start.told.done() else start
 
     @contextmanager
     def kicked(self, conversation: ConversationId) -> Iterator[None]:
@@ -120,6 +151,7 @@ class Workers:
             conversation,
             self._strays,
             partial(self._wake_at, conversation),
+            partial(self._start_of, conversation),
         )
         if conversation in self._shaken:
             await recover_own(self._world, conversation)
@@ -133,6 +165,10 @@ class Workers:
     def _done(self, conversation: ConversationId, task: asyncio.Task[None]) -> None:
         self._tasks.pop(conversation, None)
         self._workers.pop(conversation, None)
+        if self._closing or task.cancelled() or task.exception() is not None:
+            start = self._start_of(conversation)
+            if start is not None:
+                start.give_up(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self.failures.append(error)
             if is_all(error, StoreError):

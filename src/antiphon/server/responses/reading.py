@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Final, TypedDict
 
@@ -143,7 +144,7 @@ async def ended(engine: Engine, known: Known) -> Stretch:
     try:
         items = aiter(stream)
         while not writer.stretch.over:
-            async with asyncio.timeout(UNKNOWN_GRACE_S if unknown else None):
+            async with asyncio.timeout(UNKNOWN_GRACE_S) if unknown else nullcontext():
                 item = await anext(items)
             if isinstance(item, Durable):
                 event = item.event

@@ -6,7 +6,7 @@ inserted as it stands then. What is written alike goes together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from antiphon.stores.sql.statements import Parameters, Statements, update
@@ -72,6 +72,11 @@ class Holding:
     def execute(self, sql: str, parameters: Parameters = ()) -> None:
         """Carry out a statement; what is wrong with it may be told later in this request."""
         self._settled().execute(sql, parameters)
+
+    def many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
+        """Carry out a statement once for each of `rows`, as `execute` would."""
+        if rows:
+            self._settled().many(sql, rows)
 
     def changed(self, sql: str, parameters: Parameters = ()) -> int:
         """Carry out a statement and return how many rows it changed."""

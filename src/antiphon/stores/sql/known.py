@@ -22,12 +22,17 @@ from antiphon.core.ids import (
     TenantId,
 )
 from antiphon.stores.sql.call_rows import CallRow
+from antiphon.stores.sql.places import span
 from antiphon.stores.sql.rows import AttemptRow, ConversationRow, RunRow
 
 CONVERSATIONS: Final = 1024
 NODES: Final = 32
 CONTENTS: Final = 64
 """How many conversations are known, and of each the newest nodes and the names of contents."""
+
+
+NUMBERED: Final = ("response", "run", "message", "manifest", "call", "quarantine")
+"""The tables whose rows are numbered within their conversation, beside its sessions and events."""
 
 
 class Node(NamedTuple):
@@ -98,6 +103,14 @@ class Knowledge:
         """Begin to know a conversation."""
         known = self._known[row.number] = Known(row)
         self._numbers[row.id] = row.number
+        return known
+
+    def born(self, row: ConversationRow) -> Known:
+        """Begin to know a conversation that was inserted just now, with its first session."""
+        known = self.learn(row)
+        known.runs, known.deletions = {}, frozenset()
+        known.last = dict.fromkeys(NUMBERED, span(row.number)[0])
+        known.last["session"] = row.session
         return known
 
     def adopt(self, known: Known) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from antiphon.core.commands import OpenResponse, StartRun
+from antiphon.core.commands import CreateConversation, OpenResponse, StartRun
 from antiphon.core.dispatch import State
 from antiphon.core.ids import (
     ConversationId,
@@ -71,6 +71,44 @@ class ConversationRow(msgspec.Struct, frozen=True):
     deleted: int
     erased_ms: int | None
     scheduling: int | None
+
+    @classmethod
+    def created(
+        cls,
+        command: CreateConversation,
+        number: int,
+        *,
+        session: int,
+        metadata: bytes | None,
+        scheduling: int | None,
+    ) -> ConversationRow:
+        """Return the row of a conversation that has just been created, with its first session."""
+        return cls(
+            number=number,
+            id=command.conversation,
+            tenant=command.tenant,
+            session=session,
+            session_id=command.session,
+            head=None,
+            revision=0,
+            cancel_generation=0,
+            attempt_generation=0,
+            active_operation=None,
+            slot=None,
+            title=command.title,
+            metadata=metadata,
+            created_ms=command.now_ms,
+            updated_ms=command.now_ms,
+            last_event=0,
+            deleted=0,
+            erased_ms=None,
+            scheduling=scheduling,
+        )
+
+    @property
+    def untouched(self) -> bool:
+        """Whether nothing has happened in it: neither a message nor a run can be there."""
+        return not (self.revision or self.last_event)
 
     def record(self, deletions: frozenset[MessageId]) -> Conversation:
         """Return the row as the store hands it out."""

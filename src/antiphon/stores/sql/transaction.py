@@ -166,6 +166,12 @@ class Transaction(Holding):
         self._used[known.row.number] = known
         return known
 
+    def add_conversation(self, row: ConversationRow) -> None:
+        """Know a conversation that has just been inserted: nothing is in it but its session."""
+        known = self._knowledge.born(row)
+        self._used[row.number] = known
+        self._dirty[row.number] = {"session": row.session}
+
     def row(self, number: int) -> ConversationRow:
         """Return a conversation's row as it stands now."""
         return self._known(number).row

@@ -31,32 +31,35 @@ from antiphon.stores.sql.transaction import Transaction
 
 def create(tx: Transaction, command: CreateConversation) -> Conversation | Denied:
     """Create it with one active session, or answer with the one that is there."""
-    known = tx.one("SELECT tenant FROM conversation WHERE id = ?", (command.conversation,))
-    if known is not None:
-        if known[0] != command.tenant:
-            return Denied("conversation_id")
-        return tx.conversation_record(command.conversation)
     tx.tenant_key(command.tenant)
-    row = tx.one(
+    metadata = encode_json(dict(command.metadata)) if command.metadata else None
+    scheduling = None if command.scheduling is None else int(command.scheduling)
+    born = tx.one(
         """INSERT INTO conversation (id, tenant, session, title, metadata, scheduling, created_ms,
-          updated_ms) VALUES (?, ?, 0, ?, ?, ?, ?, ?) RETURNING number""",
+          updated_ms) VALUES (?, ?, 0, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING RETURNING number""",
         (
             command.conversation,
             command.tenant,
             command.title,
-            encode_json(dict(command.metadata)) if command.metadata else None,
-            None if command.scheduling is None else int(command.scheduling),
+            metadata,
+            scheduling,
             command.now_ms,
             command.now_ms,
         ),
     )
-    assert row is not None
-    session = place(row[0], 1)
+    if born is None:
+        if tx.conversation(command.conversation).tenant != command.tenant:
+            return Denied("conversation_id")
+        return tx.conversation_record(command.conversation)
+    session = place(born[0], 1)
     tx.execute(
         "INSERT INTO session (place, id, active, created_ms) VALUES (?, ?, 1, ?)",
         (session, command.session, command.now_ms),
     )
-    tx.execute("UPDATE conversation SET session = ? WHERE number = ?", (session, row[0]))
+    row = ConversationRow.created(
+        command, born[0], session=session, metadata=metadata, scheduling=scheduling
+    )
+    tx.add_conversation(row)
     return tx.conversation_record(command.conversation)
 
 
@@ -193,20 +196,18 @@ def put_content(tx: Transaction, command: PutContent) -> None:
     """Store what is not stored yet, and note that this conversation needs it."""
     c = tx.conversation(command.conversation)
     stored = tx.contents(c.number)
-    for digest, data in command.items:
-        if digest in stored:
-            continue
-        tx.execute(
-            "INSERT INTO content (tenant, digest, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-            (c.tenant, pack(digest), data),
+    new = [(pack(digest), data) for digest, data in command.items if digest not in stored]
+    tx.many(
+        "INSERT INTO content (tenant, digest, data) VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
+        [(c.tenant, digest, data) for digest, data in new],
+    )
+    if not command.structure:
+        tx.many(
+            "INSERT INTO content_use (conversation, tenant, digest) VALUES (?, ?, ?) "
+            "ON CONFLICT DO NOTHING",
+            [(c.number, c.tenant, digest) for digest, _ in new],
         )
-        if not command.structure:
-            tx.execute(
-                "INSERT INTO content_use (conversation, tenant, digest) VALUES (?, ?, ?) "
-                "ON CONFLICT DO NOTHING",
-                (c.number, c.tenant, pack(digest)),
-            )
-            stored.add(digest)
+        stored.update(digest for digest, _ in command.items)
 
 
 def quarantine(tx: Transaction, command: Quarantine) -> None:

@@ -69,7 +69,7 @@ def _home(tx: Transaction, c: ConversationRow, run: int) -> ConversationId:
     number = conversation_of(run)
     if number == c.number:
         return c.id
-    if not (c.revision or c.last_event):
+    if c.untouched:
         tx.execute("DELETE FROM session WHERE place = ?", (c.session,))
         tx.execute("DELETE FROM content_use WHERE conversation = ?", (c.number,))
         tx.execute("DELETE FROM conversation WHERE number = ?", (c.number,))
@@ -122,7 +122,7 @@ def _remember(tx: Transaction, key: StartKey, run: int, now_ms: int) -> None:
 def _by_input(tx: Transaction, c: ConversationRow, command: StartRun) -> int | Denied | None:
     """Find the run whose input this message is already: placed, waiting, or withdrawn."""
     message = command.input
-    if message is None:
+    if message is None or c.untouched:
         return None
     run = next((run for run in tx.open_runs(c) if run.input == message.id), None)
     seen = (c.number, message.id, message.id, *span(c.number))
