@@ -37,8 +37,10 @@ What is missed is missed for these reasons, and none of them is a surprise waiti
   thin: no function takes more than a twentieth of it.
 - **G11, a history that no model has seen yet.** One that was talked in is opened as it was rendered
   ([ADR 14](adr/0014-lines-as-they-were-rendered.md)). One that was brought is digested, judged by
-  every rule, rendered and hashed, some 30 microseconds a message. That is paid once a conversation,
-  and once more after each release.
+  every rule, rendered and hashed, some 30 microseconds a message: a quarter of it to read it, an
+  eighth each to digest and to judge it, the rest to render and hash it. Its own digest stands in its
+  row; it is made anew all the same, for a manifest says what is sent, not what a row says of it.
+  All of it is paid once a conversation, and once more after each release.
 - **G9, bytes.** Within the goal, above the aim: a turn touches some fifteen trees (the ledger, the
   manifests, the indexes behind each invariant), and SQLite writes whole pages. With checkpoints
   counted in, which copy every page once more, the distance to the bare floor is smaller.

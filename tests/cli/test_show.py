@@ -178,6 +178,18 @@ def test_the_plan_counts_what_went_in_and_what_stayed_out(branched: Place) -> No
     assert "% of 32,768" in page.out
 
 
+def test_the_plan_says_what_still_matches_and_that_a_session_begins_with_nothing_to_match(
+    place: Place,
+) -> None:
+    place.say("hello", "again")
+    conversation = place.tree()["conversation"]["id"]
+    assert "still match" in place.do("show", conversation, "--plan").out
+    place.say("/session new Another task", "go on")
+    page = place.do("show", conversation, "--plan").out
+    assert "no dispatch before it in its session to compare with" in page
+    assert "still match" not in page
+
+
 def test_deleted_messages_are_counted_among_what_stayed_out(place: Place) -> None:
     place.say("hello", "again")
     gone = place.messages(role="user")[0]["id"]

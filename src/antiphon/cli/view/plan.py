@@ -30,7 +30,6 @@ SOURCES: Final = {
 }
 
 MEANINGS: Final = {
-    Reason.FIRST: "nothing was sent before",
     Reason.BRANCH: "the last dispatch was on another branch",
     Reason.DELETION: "messages were deleted",
     Reason.TRUNCATION: "older turns are left out",
@@ -96,6 +95,8 @@ def _facts(trace: PromptTrace, ink: Ink) -> Iterator[str]:
         yield f"a checkpoint stands for what came before {short(trace.selection.start or '')}"
     if trace.prefix is not None:
         yield _prefix(trace.prefix, ink)
+    else:
+        yield ink("no dispatch before it in its session to compare with", "dim")
 
 
 def _bar(trace: PromptTrace, ink: Ink) -> str:

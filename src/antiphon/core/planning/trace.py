@@ -37,7 +37,6 @@ CACHEABLE: Final = frozenset(ORDER) - {BlockKind.DYNAMIC_CONTEXT}
 class Reason(StrEnum):
     """Why something was left out, or why the prefix moved."""
 
-    FIRST = "first_dispatch"
     BRANCH = "another_branch"
     DELETION = "deletion"
     TRUNCATION = "truncation"
@@ -110,7 +109,7 @@ class PromptTrace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
         messages: How many messages of the line were sent.
         compaction: What came of compacting the line before this dispatch: `made`, or why there is
             no checkpoint; absent where it was not due.
-        prefix: How much of the last dispatch still matches; absent for a first one.
+        prefix: How much of the last dispatch still matches; absent for the first one of a session.
         sealed: What stands fast of the request, before the factor.
         stretch: The newest part of its line that is stored as it was rendered.
     """
