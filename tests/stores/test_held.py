@@ -118,13 +118,13 @@ async def test_content_that_a_conversation_has_had_stored_is_not_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[str] = []
-    execute = SqliteStatements.execute
+    many = SqliteStatements.many
 
-    def heard(self: SqliteStatements, sql: str, parameters: Parameters = ()) -> None:
+    def heard(self: SqliteStatements, sql: str, rows: Sequence[Sequence[object]]) -> None:
         written.append(sql)
-        execute(self, sql, parameters)
+        many(self, sql, rows)
 
-    monkeypatch.setattr(SqliteStatements, "execute", heard)
+    monkeypatch.setattr(SqliteStatements, "many", heard)
     store = await open_sqlite(tmp_path / "held.db")
     talk, other = await Talk.begin(store), await Talk.begin(store, "conv_2")
     item = (a_digest("rules"), b"rules")
