@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input install -
 .DELETE_ON_ERROR:
 .SUFFIXES:
 .NOTPARALLEL:
-.PHONY: help run test check verify cases requirements bench bench-web rivals e2e-model conformance conformance-mcp soak fuzz web lock audit clean
+.PHONY: help run test check verify cases requirements bench bench-web rivals e2e-model e2e-harness conformance conformance-mcp soak fuzz web lock audit clean
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,14 @@ e2e-model: .venv/dev.stamp .venv/project.stamp .venv/local.stamp  ## Talk to a r
 	@$(BIN)/python tests/e2e_model.py $(ARGS)
 	@$(BIN)/python -m tests.e2e_served
 	@$(BIN)/python -m tests.e2e_files
+
+e2e-harness: .venv/dev.stamp .venv/project.stamp .harness/0.2.1rc2.stamp  ## Run DeepSeek Harness through our door (installs it into .harness, 340 MB)
+	@$(BIN)/python -m tests.e2e_harness $(ARGS)
+
+.harness/%.stamp:
+	@$(PYTHON) -m venv --clear .harness
+	@.harness/bin/pip install -qq --disable-pip-version-check --no-input deepseek-harness-sdk==$*
+	@touch $@
 
 conformance: .venv/dev.stamp .venv/project.stamp  ## Run the compliance tests of Open Responses (OPENRESPONSES=checkout)
 	@$(BIN)/python -m tests.conformance $(OPENRESPONSES)

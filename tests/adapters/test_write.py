@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from anthropic.types import Message as AnthropicMessage
 from hypothesis import given
@@ -18,7 +19,7 @@ from antiphon.adapters.base import Ending, Writer
 from antiphon.adapters.openai_chat.write import ChatWriter
 from antiphon.core.answer import Answer
 from antiphon.core.assembler import Assembler
-from antiphon.core.blocks import Block, Text, ToolCall
+from antiphon.core.blocks import Block, Opaque, Reasoning, Text, ToolCall
 from antiphon.core.deltas import Channel, Usage
 from antiphon.core.ids import CallId
 
@@ -109,3 +110,12 @@ def test_whole_answers_are_what_the_sdks_take() -> None:
 def test_thinking_is_shown_where_a_client_can_ignore_it_and_nowhere_else() -> None:
     assert b"reasoning_content" in WRITERS["openai-chat"]().show(Channel.REASONING, "hm")
     assert WRITERS["anthropic"]().show(Channel.REASONING, "hm") == b""
+    for profile, value in (
+        ("gemini", b'{"type": "thinking", "signature": "s"}'),
+        ("anthropic", b'{"type": "citations", "citations": []}'),
+    ):
+        foreign = Opaque(profile=profile, value=msgspec.Raw(value))
+        block = Reasoning(text="hm", opaque=foreign)
+        assert WRITERS["anthropic"]().think("hm", foreign) == b""
+        assert b"hm" not in WRITERS["anthropic"]().whole([block], Ending.STOP, USED)
+        assert WRITERS["openai-chat"]().think("hm", foreign) == b""

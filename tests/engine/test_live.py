@@ -168,6 +168,8 @@ async def test_a_reader_that_leaves_while_all_are_woken_troubles_nobody(db: Path
         staying = asyncio.create_task(gather(app, chat, 0, Committed))
         async with asyncio.timeout(10):
             await gather(app, chat, 0, CaughtUp)
+            for _ in range(5):
+                await asyncio.sleep(0)  # both wait for what comes next
             leaving.cancel()
             app.engine.world.broker.fail(chat.id, RuntimeError("nothing more comes"))
             with pytest.raises(RuntimeError, match="nothing more comes"):

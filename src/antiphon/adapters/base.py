@@ -18,7 +18,7 @@ import msgspec
 from antiphon.adapters.tool_names import ToolNames
 from antiphon.adapters.weighing import weigh_ending, weigh_head, weigh_items
 from antiphon.core import manifest
-from antiphon.core.blocks import Block, Message, ToolCall, whole_of
+from antiphon.core.blocks import Block, Message, Opaque, ToolCall, whole_of
 from antiphon.core.deltas import Channel, Delta, Usage
 from antiphon.core.digests import Hasher, hasher
 from antiphon.core.findings import Finding
@@ -319,6 +319,9 @@ class Writer(Protocol):
 
     def show(self, channel: Channel, text: str) -> bytes:
         """Return a piece of text; empty where the dialect has no place for it."""
+
+    def think(self, text: str, state: Opaque) -> bytes:
+        """Return a whole thought with what its provider wants back; empty where there is no place."""
 
     def ask(self, calls: Sequence[ToolCall]) -> bytes:
         """Return the calls that the client is to carry out."""

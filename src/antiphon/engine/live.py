@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from antiphon.core.blocks import Opaque
 from antiphon.core.deltas import Channel
 from antiphon.core.events import (
     CaughtUp,
@@ -60,6 +61,7 @@ class LiveRun:
         """Whether another node works on it, and this is what it showed."""
         self._first_call: int | None = None
         self._blocks: dict[int, _Text] = {}
+        self._kept: dict[int, Opaque] = {}
 
     def append(self, block: int, channel: Channel, text: str) -> None:
         """Add a piece to a block."""
@@ -72,6 +74,18 @@ class LiveRun:
     def call_opened(self, block: int) -> None:
         """Note that a call begins here; of the call itself nothing is shown."""
         self._first_call = block if self._first_call is None else min(self._first_call, block)
+
+    def keep(self, block: int, state: Opaque) -> None:
+        """Hold what the provider wants back with a block: readers are not told of it."""
+        self._kept[block] = state
+
+    def kept(self, before: int) -> list[tuple[int, str, Opaque]]:
+        """Return the blocks that came before block `before` and have a state, each with its text."""
+        return [
+            (number, "".join(self._blocks[number].parts if number in self._blocks else ()), state)
+            for number, state in self._kept.items()
+            if number < before
+        ]
 
     def mirror(self, piece: Preview) -> None:
         """Add what another node has shown; what is known already falls out."""

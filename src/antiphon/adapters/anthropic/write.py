@@ -1,7 +1,8 @@
 """Our answer as a client of Anthropic Messages expects it: events, or one message.
 
-Thinking is left out. A client has to send it back unchanged and signed, and a signature of ours
-no provider would take; what the model thought stays in the graph.
+Thinking goes out as its provider signed it, and only then: a client has to send it back unchanged
+with the calls that it led to, and no provider would take what nobody signed. So it is told when it
+is whole. What a model of another dialect thought stays in the graph.
 """
 
 from __future__ import annotations
@@ -11,8 +12,10 @@ from typing import Any, Final
 
 import msgspec
 
+from antiphon.adapters.anthropic.parts import kept
+from antiphon.adapters.anthropic.profile import ANTHROPIC
 from antiphon.adapters.base import Ending
-from antiphon.core.blocks import Block, Refusal, Text, ToolCall
+from antiphon.core.blocks import Block, Opaque, Reasoning, Refusal, Text, ToolCall
 from antiphon.core.deltas import Channel, Usage
 
 STOP: Final = {
@@ -53,6 +56,21 @@ class MessagesWriter:
         opening = b"" if self._open else self._opened({"type": "text", "text": ""})
         return opening + self._delta({"type": "text_delta", "text": text})
 
+    def think(self, text: str, state: Opaque) -> bytes:
+        """Return a thought as a block of its own, as it came, where it was signed for this dialect."""
+        if not _signed(state):
+            return b""
+        block = _fields(kept(text, state))
+        signature = block.get("signature")
+        if block["type"] != "thinking":
+            return self._opened(block) + self._closed()
+        return (
+            self._opened({"type": "thinking", "thinking": "", "signature": ""})
+            + self._delta({"type": "thinking_delta", "thinking": text})
+            + self._delta({"type": "signature_delta", "signature": signature})
+            + self._closed()
+        )
+
     def ask(self, calls: Sequence[ToolCall]) -> bytes:
         """Return the calls, each a block of its own with its arguments in one piece."""
         told = self._closed()
@@ -82,6 +100,8 @@ class MessagesWriter:
             match block:
                 case Text(text=text) | Refusal(text=text) if text:
                     content.append({"type": "text", "text": text})
+                case Reasoning(text=text, opaque=Opaque() as state) if _signed(state):
+                    content.append(_fields(kept(text, state)))
                 case ToolCall():
                     content.append(_call(block, msgspec.Raw(block.arguments.encode())))
                 case _:
@@ -117,6 +137,15 @@ def _event(kind: str, **told: object) -> bytes:
         kind.encode(),
         msgspec.json.encode({"type": kind, **told}),
     )
+
+
+_fields: Final = msgspec.json.Decoder(dict[str, Any]).decode
+_SIGNED: Final = frozenset({"thinking", "redacted_thinking"})
+
+
+def _signed(state: Opaque) -> bool:
+    """Whether a state is thinking that a provider of this dialect takes back."""
+    return state.profile == ANTHROPIC.name and _fields(state.value).get("type") in _SIGNED
 
 
 def _call(call: ToolCall, arguments: object) -> dict[str, Any]:

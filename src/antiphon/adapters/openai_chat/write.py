@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.adapters.base import Ending
-from antiphon.core.blocks import Block, Reasoning, Refusal, Text, ToolCall
+from antiphon.core.blocks import Block, Opaque, Reasoning, Refusal, Text, ToolCall
 from antiphon.core.deltas import Channel, Usage
 from antiphon.errors import OutcomeUnknown
 
@@ -42,6 +42,10 @@ class ChatWriter:
     def show(self, channel: Channel, text: str) -> bytes:
         """Return a piece of text."""
         return self._chunk({FIELDS[channel]: text})
+
+    def think(self, text: str, state: Opaque) -> bytes:
+        """Return nothing: thought was shown as it came, and this dialect signs none."""
+        return b""
 
     def ask(self, calls: Sequence[ToolCall]) -> bytes:
         """Return the calls, each whole in a chunk of its own."""

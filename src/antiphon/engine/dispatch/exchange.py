@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 from antiphon.adapters.base import Adapter, HttpVerdict, Reader, ResumableReader
 from antiphon.core.assembler import Answer, Assembler
 from antiphon.core.commands import AnswerOpened, BindHandle, ExtendDeadline, Resume, Written
-from antiphon.core.deltas import CallOpened
+from antiphon.core.deltas import CallOpened, OpaqueState
 from antiphon.core.dispatch import Denied
 from antiphon.core.ids import ConversationId, Digest
 from antiphon.core.manifest import WireRequest
@@ -348,6 +348,8 @@ class Exchange:
                         grown = True
                     elif type(delta) is CallOpened:
                         live.call_opened(delta.block)
+                    elif type(delta) is OpaqueState:
+                        live.keep(delta.block, delta.opaque)
                 if self._keeps and self._bound is None:
                     self._bind()
                 if grown:

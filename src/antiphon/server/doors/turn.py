@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
@@ -14,13 +14,13 @@ from starlette.responses import Response as HttpResponse
 from antiphon.adapters import options, registry
 from antiphon.adapters.base import Ending, Parsed, Rendering, Writer
 from antiphon.core.asking import Ask
-from antiphon.core.blocks import Block, Message, Role, Status, ToolCall
-from antiphon.core.deltas import Usage
+from antiphon.core.blocks import Block, Message, Opaque, Reasoning, Role, Status, Text, ToolCall
+from antiphon.core.deltas import Channel, Usage
 from antiphon.core.events import Preview
 from antiphon.core.ids import MessageId, TenantId
 from antiphon.core.keys import Right
 from antiphon.core.planning.tokens import Calibration, scaled
-from antiphon.core.records import Conversation, Response, Run, Runner, RunStatus
+from antiphon.core.records import Call, Conversation, Response, Run, Runner, RunStatus
 from antiphon.engine.engine import Engine
 from antiphon.engine.models import Model
 from antiphon.engine.runs.responding import (
@@ -327,14 +327,17 @@ async def whole(request: Request, turn: Turn, writer: Writer) -> HttpResponse:
 
 async def _answer(turn: Turn) -> tuple[list[Block], Ending]:
     blocks: list[Block] = []
+    answer: Message | None = None
     async for event in _events(turn):
         match event:
-            case Committed(message=message):
-                blocks += [b for b in message.blocks if not isinstance(b, ToolCall)]
-            case CallsWaiting():
-                calls = await _asked(turn, event)
+            case Committed(message=answer):
+                blocks += [b for b in answer.blocks if not isinstance(b, ToolCall)]
+            case CallsWaiting(calls=rows):
+                calls = _asked(answer, rows)
                 await turn.close(DONE)
                 return [*blocks, *calls], Ending.CALLS
+            case Ended(status=RunStatus.CANCELED, code=code) if code == DONE:
+                return [*blocks, *_asked(answer, await turn.handle.calls())], Ending.CALLS
             case Ended(status=RunStatus.SUCCESS, code=code):
                 return blocks, _ending(code)
             case Ended(status=status, code=code):
@@ -382,20 +385,37 @@ async def _told(turn: Turn, writer: Writer) -> AsyncGenerator[tuple[bytes, bool]
     stream ends with an error, and nothing of another attempt follows it.
     """
     shown: set[int] = set()
+    thoughts: set[int] = set()
+    answer: Message | None = None
     async for event in _events(turn):
         match event:
+            case Preview(message=None, generation=generation) if generation not in shown:
+                pass  # nobody looked while it came: the commit that follows tells all of it
             case Preview(generation=generation, channel=channel, text=text):
                 shown.add(generation)
+                for block, whole_thought, state in _kept(turn, event):
+                    if block not in thoughts:
+                        thoughts.add(block)
+                        yield writer.think(whole_thought, state), False
                 yield writer.show(channel, text), False
+            case Committed(message=answer, generation=generation):
+                seen, thought = generation in shown, len(thoughts)
+                for told in _committed(answer, writer, shown=seen, thought=thought):
+                    yield told, False
+                thoughts.clear()
             case Withdrawn(generation=generation, reason=reason) if generation in shown:
                 await turn.close(reason)
                 yield writer.fail(reason, "The answer broke off, and was not taken back."), True
                 return
-            case CallsWaiting():
-                calls = await _asked(turn, event)
+            case CallsWaiting(calls=rows):
+                calls = _asked(answer, rows)
                 usage = await _usage(turn)
                 await turn.close(DONE)
                 yield writer.ask(calls) + writer.end(Ending.CALLS, usage), True
+                return
+            case Ended(status=RunStatus.CANCELED, code=code) if code == DONE:
+                calls = _asked(answer, await turn.handle.calls())
+                yield writer.ask(calls) + writer.end(Ending.CALLS, await _usage(turn)), True
                 return
             case Ended(status=RunStatus.SUCCESS, code=code):
                 yield writer.end(_ending(code), await _usage(turn)), True
@@ -408,13 +428,37 @@ async def _told(turn: Turn, writer: Writer) -> AsyncGenerator[tuple[bytes, bool]
                 pass
 
 
-async def _asked(turn: Turn, waiting: CallsWaiting) -> list[ToolCall]:
-    """Return the calls that the client is to carry out, as the model asked for them."""
-    asked = {call.call_id for call in waiting.calls if call.runner is Runner.CLIENT}
-    row = await turn.handle.row()
-    assert row.leaf is not None
-    message = await turn.engine.world.store.message(row.conversation, row.leaf)
-    return [call for call in message.calls if call.call_id in asked]
+def _kept(turn: Turn, preview: Preview) -> list[tuple[int, str, Opaque]]:
+    """Return the thoughts before a piece of preview that are whole, with their states."""
+    live = turn.engine.world.broker.preview(turn.run.id)
+    if live is None or live.generation != preview.generation:
+        return []
+    return live.kept(before=preview.block)
+
+
+def _committed(message: Message, writer: Writer, *, shown: bool, thought: int) -> Iterator[bytes]:
+    """Yield what a commit adds to what was shown of it, and to the thoughts told so far.
+
+    A thought that stands before a text that was shown comes too late: its place is taken.
+    """
+    texts = [n for n, block in enumerate(message.blocks) if isinstance(block, Text)]
+    taken = texts[-1] if shown and texts else -1
+    for number, block in enumerate(message.blocks):
+        match block:
+            case Text(text=text) if not shown and text:
+                yield writer.show(Channel.TEXT, text)
+            case Reasoning(text=text, opaque=Opaque() as state):
+                thought -= 1
+                if thought < 0 and number > taken:
+                    yield writer.think(text, state)
+            case _:
+                pass
+
+
+def _asked(message: Message | None, calls: Sequence[Call]) -> list[ToolCall]:
+    """Return the calls that the client is to carry out, as the model asked for them at last."""
+    asked = {call.call_id for call in calls if call.runner is Runner.CLIENT}
+    return [] if message is None else [call for call in message.calls if call.call_id in asked]
 
 
 async def _usage(turn: Turn) -> Usage:
