@@ -77,8 +77,8 @@ def test_both_databases_have_the_same_tables_columns_and_indexes(
         WHERE table_schema = 'antiphon' ORDER BY table_name, ordinal_position"""
     ):
         ours.setdefault(table, []).append((column, nullable))
-    assert ours.keys() == theirs.keys()
-    for table in ours.keys() - {"migration"}:
+    assert ours.keys() - theirs.keys() == {"batch"}  # of its several writers
+    for table in theirs.keys() - {"migration"}:
         assert ours[table] == theirs[table], table
     found = furnished.all("SELECT indexname FROM pg_indexes WHERE schemaname = 'antiphon'")
     assert indexes <= {name for (name,) in found}

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from asyncpg import exceptions as pg
 
 from antiphon.core.commands import SetTitle
 from antiphon.core.dispatch import Denied
+from antiphon.core.records import StoredEvent
 from antiphon.errors import InvalidInput, NotDurable, StoreError
 from antiphon.stores.postgres import open_postgres, writer
+from antiphon.stores.postgres.statements import PostgresStatements
 from antiphon.stores.postgres.store import PostgresStore
 from tests.stores.talk import Talk
 from tests.support.postgres import Server, new_server, shared_server
@@ -32,6 +36,8 @@ class Wire:
     """The connection is cut when the store has sent this."""
     arrives: bool = False
     """Whether the server gets it all the same."""
+    meanwhile: Callable[[], Awaitable[None]] | None = None
+    """What befalls the server then; nobody is let through before it is over."""
     down: bool = False
     cuts: int = 0
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
@@ -48,6 +54,7 @@ class Wire:
                 if self.cut_at is not None and self.cut_at in data:
                     self.cut_at, self.cuts = None, self.cuts + 1
                     back.cancel()
+                    await asyncio.gather(back, return_exceptions=True)
                     writer.transport.abort()
                     if self.arrives:
                         ours.write(data)
@@ -55,6 +62,10 @@ class Wire:
                         with contextlib.suppress(ConnectionError, TimeoutError):
                             async with asyncio.timeout(PATIENCE_S):
                                 await theirs.read(1)  # it has answered: it is done
+                    if self.meanwhile is not None:
+                        self.down = True
+                        await self.meanwhile()
+                        self.down = False
                     return
                 ours.write(data)
                 await ours.drain()
@@ -73,6 +84,7 @@ class Wire:
 
 @dataclass(slots=True)
 class Setting:
+    address: str
     wire: Wire
     store: PostgresStore
     talk: Talk
@@ -80,7 +92,13 @@ class Setting:
 
 @pytest.fixture
 async def setting() -> AsyncIterator[Setting]:
-    server = await asyncio.to_thread(shared_server)
+    async with set_up(await asyncio.to_thread(shared_server)) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def set_up(server: Server) -> AsyncIterator[Setting]:
+    """Give a store with one writer, a wire's length from its server."""
     address = await asyncio.to_thread(server.database)
     wire = Wire(server.port)
     between = await asyncio.start_server(wire.serve, "127.0.0.1", 0)
@@ -88,7 +106,7 @@ async def setting() -> AsyncIterator[Setting]:
     store = await open_postgres(
         address.replace(f":{urlsplit(address).port}/", f":{port}/"), count=1
     )
-    yield Setting(wire, store, await Talk.begin(store))
+    yield Setting(address, wire, store, await Talk.begin(store))
     wire.down = False
     await store.close()
     between.close()
@@ -117,6 +135,66 @@ async def test_a_commit_that_never_arrived_is_told_as_not_durable(setting: Setti
     assert setting.wire.cuts == 1
     assert (await setting.talk.row()).title is None
     await setting.talk.do(SetTitle(**setting.talk.head(), title="then"))
+
+
+@pytest.mark.req("M56", "M90")
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_who_asks_twice_what_became_of_a_commit_is_told_the_same(
+    setting: Setting, arrives: bool
+) -> None:
+    async def asked() -> None:
+        """The answer to the question is lost, too; what asking left behind is not."""
+        setting.wire.cut_at, setting.wire.arrives = b"INSERT INTO batch (writer, number, k", True
+        setting.wire.meanwhile = None
+
+    setting.wire.cut_at, setting.wire.arrives = b"COMMIT", arrives
+    setting.wire.meanwhile = asked
+    titled = setting.store.do(SetTitle(**setting.talk.head(), title="said"))
+    if arrives:
+        await titled
+    else:
+        with pytest.raises(NotDurable):
+            await titled
+    assert setting.wire.cuts == 2
+    assert (await setting.talk.row()).title == ("said" if arrives else None)
+
+
+@pytest.mark.req("M56", "M90")
+@pytest.mark.parametrize("severity", ["PANIC", "FATAL"])
+async def test_a_server_that_says_at_its_death_that_a_commit_failed_is_not_believed(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, severity: str
+) -> None:
+    """Where the log's disk is full the record of a commit may be on it all the same."""
+    wait = PostgresStatements.wait
+    dying = pg.DiskFullError("could not write to file: No space left on device")
+    dying.severity_en = severity
+
+    def dies(db: PostgresStatements, answer: Any) -> Any:
+        committing = db.connection.is_in_transaction()
+        answered = wait(db, answer)
+        if committing and not db.connection.is_in_transaction():
+            monkeypatch.undo()
+            db.connection.terminate()
+            raise dying
+        return answered
+
+    monkeypatch.setattr(PostgresStatements, "wait", dies)
+    done = await setting.store.do(SetTitle(**setting.talk.head(), title="kept"))
+    assert not isinstance(done, Denied)
+    assert (await setting.talk.row()).title == "kept"
+
+
+@pytest.mark.req("M90")
+async def test_what_became_of_transactions_is_forgotten_once_nobody_can_ask(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "OUTCOMES", 4)
+    server = await asyncio.to_thread(shared_server)
+    name = setting.address.rpartition("/")[2]
+    for number in range(12):
+        await setting.talk.do(SetTitle(**setting.talk.head(), title=str(number)))
+        left = await asyncio.to_thread(server.sql, "SELECT count(*) FROM antiphon.batch", name)
+        assert 1 <= int(left) <= 4
 
 
 async def test_a_connection_that_breaks_before_the_commit_keeps_nothing(setting: Setting) -> None:
@@ -148,8 +226,9 @@ async def test_a_text_that_this_database_cannot_hold_is_the_callers_fault(
 
 @pytest.fixture(scope="module")
 def durable() -> Server:
-    """A server that keeps what it has acknowledged, as one in earnest does."""
-    return new_server((("fsync", "on"), ("max_connections", "50")))
+    """A server that keeps what it has acknowledged, as one in earnest does, and little else."""
+    settings = {"fsync": "on", "wal_writer_delay": "10s", "max_connections": "50"}
+    return new_server(tuple(settings.items()))
 
 
 @pytest.mark.req("M54", "M90")
@@ -185,3 +264,36 @@ async def test_what_was_acknowledged_is_there_after_the_server_has_crashed(durab
         kept, told = int(title.split()[1]), int(acknowledged[talk.conversation].split()[1])
         assert told <= kept <= told + 1
     await store.close()
+
+
+@pytest.mark.req("M54", "M56", "M90")
+@pytest.mark.parametrize("arrives", [True, False])
+async def test_a_commit_is_found_or_not_though_its_number_was_given_anew_after_a_crash(
+    durable: Server, arrives: bool
+) -> None:
+    """What PostgreSQL had not written down at its death has not been, its numbers included."""
+
+    async def crash() -> None:
+        taken = durable.sql(
+            "SELECT max(CAST(CAST(backend_xid AS TEXT) AS BIGINT)) FROM pg_stat_activity"
+        )
+        await asyncio.to_thread(durable.stop, at_once=True)
+        await asyncio.to_thread(durable.start)
+        others = durable.sql("CREATE TABLE IF NOT EXISTS others (); SELECT pg_current_xact_id()")
+        if not arrives:
+            assert int(others) >= int(taken)
+            assert durable.sql(f"SELECT pg_xact_status('{taken}')") == "committed"
+
+    async with set_up(durable) as setting:
+        told: list[StoredEvent] = []
+        setting.store.on_events(told.extend)
+        setting.wire.cut_at, setting.wire.arrives = b"COMMIT", arrives
+        setting.wire.meanwhile = crash
+        started = setting.store.do(setting.talk.start("run", "m"))
+        if arrives:
+            assert not isinstance(await started, Denied)
+        else:
+            with pytest.raises(NotDurable):
+                await started
+        assert setting.wire.cuts == 1
+        assert len(await setting.store.runs(setting.talk.conversation)) == len(told) == int(arrives)

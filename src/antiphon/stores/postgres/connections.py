@@ -145,6 +145,15 @@ REFUSED: Final = (pg.DataError, pg.IntegrityConstraintViolationError, pg.SyntaxO
 """A statement of some request is at fault: one that divides by zero foresaw what is not so."""
 
 
+def answered(error: BaseException) -> bool:
+    """Whether the server has answered with this, and lives: what it was asked is undone."""
+    return (
+        isinstance(error, asyncpg.PostgresError)
+        and not isinstance(error, LOST)
+        and error.severity_en not in ("FATAL", "PANIC")
+    )
+
+
 def _code(error: BaseException) -> str:
     match error:
         case pg.DiskFullError() | pg.OutOfMemoryError():

@@ -44,6 +44,18 @@ _BESIDE: Final = {
     ALTER TABLE content_use ADD CONSTRAINT content_use_content
       FOREIGN KEY (tenant, digest) REFERENCES content (tenant, digest);
     """,
+    17: """
+    -- What became of a transaction whose commit was not answered: whether it left its row here, or
+    -- whoever asked has written first that it is lost, after which it cannot. A writer draws its
+    -- name at random when it begins, and counts.
+    CREATE TABLE batch (
+      writer BIGINT NOT NULL,
+      number BIGINT NOT NULL,
+      kept BOOLEAN NOT NULL DEFAULT true,
+      at TIMESTAMPTZ NOT NULL DEFAULT now(),
+      PRIMARY KEY (writer, number)
+    );
+    """,
 }
 
 

@@ -38,6 +38,9 @@ ON CONFLICT (id) DO UPDATE SET epoch = node.epoch + 1, address = excluded.addres
 RETURNING epoch
 """
 
+_FORGET = "DELETE FROM batch WHERE at < now() - INTERVAL '1 day'"
+"""Outcomes that writers have left which were killed. Nobody asks for one so late."""
+
 FIRST_LEASE_MS: Final = 10_000
 """How long who has joined may take to renew its lease for the first time."""
 
@@ -79,6 +82,7 @@ class PostgresStore(SqlStore):
             row = tx.one(_JOIN, values)
             assert row is not None
             forget_keys(tx, now_ms)
+            tx.execute(_FORGET)
             return Fence(node=node, epoch=row[0])
 
         fence = cast("Fence", await self.write(work))

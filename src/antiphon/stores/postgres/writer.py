@@ -17,18 +17,23 @@ The node's own row is held too, weakly: whoever declares this node dead waits fo
 that it has begun, and lets it begin no other. So a node that was frozen, and wakes up, changes
 nothing any more.
 
-Where the connection breaks while a commit is under way, nobody knows its outcome but the database:
-it is asked by the transaction's number, which it gave before. Where it cannot be asked either,
-the callers are told so (`commit_unknown`): everything or nothing was kept.
+Where the connection breaks while a commit is under way, nobody knows its outcome but the database.
+Each transaction leaves a row with a number of ours, and whoever asks for it writes into its place
+that the transaction is lost: what was there first is the outcome, and stays it. PostgreSQL's own
+number of the transaction would not do. A server that crashes forgets what it had not yet written
+down, and gives that number to another, which it then says was committed. Where the database cannot
+be asked, the callers are told so (`commit_unknown`): everything or nothing was kept.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import count
 from typing import Final
 from zlib import crc32
 
@@ -44,6 +49,7 @@ from antiphon.stores.postgres.connections import (
     LOST,
     REFUSED,
     Connections,
+    answered,
     close_connection,
     constraint,
     not_durable,
@@ -78,6 +84,8 @@ WITH mine AS MATERIALIZED (
 ), held AS MATERIALIZED (
   SELECT number, CAST(xmin AS TEXT) AS writer FROM conversation
   WHERE id = ANY (:about) ORDER BY id FOR UPDATE
+), left_here AS (
+  INSERT INTO batch (writer, number) VALUES (:writer, :batch)
 )
 SELECT CAST(pg_current_xact_id() AS TEXT), (SELECT count(*) FROM mine), held.number, held.writer
 FROM (SELECT 1) AS always LEFT JOIN held ON true
@@ -86,6 +94,17 @@ FROM (SELECT 1) AS always LEFT JOIN held ON true
 _TOUCH: Final = "UPDATE conversation SET last_event = last_event WHERE number IN ({})"
 
 _SAVE: Final = "SAVEPOINT request"
+
+_ASK: Final = """
+INSERT INTO batch (writer, number, kept) VALUES (?, ?, false)
+ON CONFLICT (writer, number) DO UPDATE SET number = excluded.number RETURNING kept
+"""
+"""Waits for a transaction that is still under way there."""
+
+OUTCOMES: Final = 256
+"""How many outcomes a writer leaves before it takes them away, all in one statement."""
+
+_FORGET: Final = "DELETE FROM batch WHERE writer = ? AND number BETWEEN ? AND ?"
 
 _AGAIN: Final = frozenset({"conversation_id", "content_use_content"})
 """Constraints that only a node that was first can have broken: the command will see its work."""
@@ -111,6 +130,11 @@ class Writer(BatchWriter):
         self._kept: OrderedDict[int, tuple[str, Known]] = OrderedDict()
         """What is known of a conversation, and which transaction of ours left it so."""
         self._keys: dict[TenantId, bytes] = {}  # these never change
+        self._id = secrets.randbits(63)
+        self._numbers = count(1)
+        self._number = 0
+        """That of the transaction which was begun last."""
+        self._oldest = 1  # whose outcome is still there
         self.fence: Fence | None = None
         """The epoch under which this process works, once it has joined."""
 
@@ -186,6 +210,9 @@ class Writer(BatchWriter):
             untouched = [at for at in held if savepoints.used or at not in tx.rewritten]
             if untouched:
                 db.script(_TOUCH.format(", ".join(map(str, untouched))), later=True)
+            forgets = self._number - self._oldest >= OUTCOMES
+            if forgets:
+                db.execute(_FORGET, (self._id, self._oldest, self._number - 1))
         except Outrun:
             self._recover()
             raise
@@ -207,10 +234,10 @@ class Writer(BatchWriter):
                 raise Outrun from error
             if foresees and isinstance(error, REFUSED):
                 raise Misjudged from error
-            if not isinstance(error, LOST):
+            if answered(error) or not self._was_committed():
                 raise not_durable(error) from None
-            if not self._was_committed(number):
-                raise not_durable(error) from None
+        if forgets:
+            self._oldest = self._number
         self._keep(number, held, knowledge)
         return news, outcomes
 
@@ -239,13 +266,15 @@ class Writer(BatchWriter):
     ) -> tuple[str, dict[int, str]]:
         """Begin a transaction; return its number, and what it has locked with who wrote it last."""
         db.begin()
-        fence = self.fence
+        fence, self._number = self.fence, next(self._numbers)
         rows = db.all(
             _BEGIN,
             {
                 "node": fence.node if fence else None,
                 "epoch": fence.epoch if fence else 0,
                 "about": list({name for request in batch for name in request.about}),
+                "writer": self._id,
+                "batch": self._number,
             },
         )
         if fence is not None and not rows[0][1]:
@@ -256,8 +285,8 @@ class Writer(BatchWriter):
             )
         return rows[0][0], {row[2]: row[3] for row in rows if row[2] is not None}
 
-    def _was_committed(self, number: str) -> bool:
-        """Ask what became of a transaction whose commit was not answered.
+    def _was_committed(self) -> bool:
+        """Ask what became of the last transaction, whose commit was not answered.
 
         Raises:
             StoreError: `commit_unknown`: the database cannot be asked.
@@ -265,14 +294,12 @@ class Writer(BatchWriter):
         until = time.monotonic() + ASK_S
         while time.monotonic() < until:
             try:
-                row = self._opened().one(
-                    "SELECT pg_xact_status(CAST(CAST(? AS TEXT) AS xid8))", (number,)
-                )
-                assert row is not None
-                if row[0] in ("committed", "aborted"):
-                    return bool(row[0] == "committed")
+                row = self._opened().one(_ASK, (self._id, self._number))
             except (*LOST, pg.PostgresError, StoreError):
                 self._recover()
+            else:
+                assert row is not None
+                return bool(row[0])
             time.sleep(ASK_EVERY_S)
         raise StoreError(
             "The connection to the database broke during a commit, and it cannot be asked: "

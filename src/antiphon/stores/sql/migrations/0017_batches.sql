@@ -1,0 +1,2 @@
+-- Nothing in a file, which has one writer. Where there are several, each transaction leaves its
+-- number: see `stores/postgres/schema.py`.
