@@ -119,7 +119,9 @@ def test_every_legal_history_is_rendered_to_what_may_be_sent(history: list[Messa
     # What is rendered is legal as it stands, by our own rules too.
     parsed = RESPONSES.parse(json.loads(body))
     found = check(parsed.messages, RESPONSES.profile, mapped=False, tools=parsed.tools)
-    assert (parsed.findings, found, RESPONSES.compare(parsed, {})) == ((), (), ())
+    # The histories that are made here repeat an item, which no answer does.
+    torn = [f for f in RESPONSES.compare(parsed, {}) if f.code != "message_id_conflict"]
+    assert (parsed.findings, found, torn) == ((), (), [])
 
 
 # There and back.

@@ -187,8 +187,8 @@ def _in_order(parsed: Parsed, findings: Iterable[Finding]) -> tuple[Finding, ...
     told = ordered(findings)
     if not parsed.findings:
         return told
-    malformed = (f for f in parsed.findings if f.code == "malformed_item")
-    unread = [f.position for f in malformed if f.position >= 0]  # not what is wrong at the head
+    left_out = (f for f in parsed.findings if f.code in ("malformed_item", "role_unsupported"))
+    unread = [f.position for f in left_out if f.position >= 0]  # not what is wrong at the head
     if unread:
         told = tuple(f for f in told if not _seems(f, min(unread), max(unread)))
     return tuple(sorted(told, key=lambda finding: finding.code == "missing_tool_result"))

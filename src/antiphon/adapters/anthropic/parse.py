@@ -312,16 +312,21 @@ class _Reader(RequestReader):
     def hints(self, request: Mapping[str, object]) -> None:
         """Hold the marks for the provider's cache against what it takes of them."""
         marked = [
-            at
+            found
             for field in ("tools", "system", "messages")
-            for at in _marked(field, request.get(field))
+            for found in _marked(field, request.get(field))
         ]
         if len(marked) > MOST_MARKS:
             self.find(
                 "too_many_blocks",
-                marked[MOST_MARKS],
+                marked[MOST_MARKS][0],
                 f"{len(marked)} blocks are marked with cache_control, the provider takes {MOST_MARKS}.",
             )
+        lasting = [lasts for _, lasts in marked]
+        if False in lasting and True in (behind := lasting[lasting.index(False) :]):
+            at, _ = marked[len(lasting) - len(behind) + behind.index(True)]
+            sentence = "What is kept for an hour stands before what is kept for less. Mark it so."
+            self.find("item_order", at, sentence)
 
     def tools(self, items: object) -> Iterator[ToolDeclaration]:
         """Yield the declarations of a request."""
@@ -431,14 +436,15 @@ def _check_made_there(place: str, part: Mapping[object, object]) -> None:
             pass
 
 
-def _marked(at: str, value: object) -> Iterator[str]:
-    """Yield the places below `at` that are marked for the provider's cache."""
+def _marked(at: str, value: object) -> Iterator[tuple[str, bool]]:
+    """Yield the places below `at` that are marked for the provider's cache, and whether for an hour."""
     if isinstance(value, list):
         for number, item in enumerate(value):
             yield from _marked(f"{at}[{number}]", item)
     elif isinstance(value, dict):
-        if value.get("cache_control") is not None:
-            yield at
+        mark = value.get("cache_control")
+        if mark is not None:
+            yield at, isinstance(mark, dict) and mark.get("ttl") == "1h"
         if isinstance(value.get("content"), list):
             yield from _marked(f"{at}.content", value["content"])
 

@@ -249,7 +249,9 @@ class _Reader(RequestReader):
                 place = f".content[{number}]"
                 block = self._part(at, place, part)
                 if not isinstance(block, ResultPart):
-                    raise Malformed(place, "A tool result holds text parts.")
+                    known = not isinstance(block, Unknown)
+                    code = "block_not_allowed" if known else "malformed_item"
+                    raise Malformed(place, "A tool result holds text parts.", code)
                 parts.append(block)
                 self.inside.setdefault(at, []).append(at + place)
         else:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from antiphon.adapters.base import Parsed
 from antiphon.adapters.openai_responses.items import state_of, thought_of
+from antiphon.adapters.openai_responses.parse import CLIENTS_OWN
 from antiphon.adapters.openai_responses.profile import OPENAI_RESPONSES, reasons
 from antiphon.core.blocks import Reasoning, Role, Text, ToolCall, block_id
 from antiphon.core.findings import Finding
@@ -27,6 +28,7 @@ class _Sent(NamedTuple):
     id: str | None
     reasoning: Reasoning | None = None
     called: bool = False
+    begins: str = ""  # as the id does that the provider gave it
 
 
 class _Stored(NamedTuple):
@@ -43,6 +45,7 @@ def findings(parsed: Parsed, stored: Mapping[str, object]) -> Iterator[Finding]:
     `stored_output_items` are the items of each answer, as names or whole, by its response.
     """
     sent = list(_sent(parsed))
+    yield from _ids(sent)
     keeps = bytes(parsed.policy.extra.get("store", b""))
     answers = list(_answers(stored.get("stored_output_items")))
     for number, item in enumerate(sent):
@@ -63,13 +66,43 @@ def _sent(parsed: Parsed) -> Iterator[_Sent]:
             at = block_id(message.id, order)
             place, here = parsed.places.get(at, at), position + order
             if isinstance(block, Reasoning) and block.opaque is not None:
-                yield _Sent(place, here, number, thought_of(block.opaque).id or None, block)
+                name = thought_of(block.opaque).id or None
+                yield _Sent(
+                    place, here, number, name, block, begins="" if block.opaque.work else "rs"
+                )
             elif isinstance(block, Text | ToolCall):
                 name = state_of(block.opaque, NAME).id
-                yield _Sent(place, here, number, name, called=isinstance(block, ToolCall))
+                called = isinstance(block, ToolCall)
+                begins = "fc" if called else "msg"
+                if isinstance(block, ToolCall) and block.name in CLIENTS_OWN:
+                    begins = ""  # each kind has a beginning of its own
+                yield _Sent(place, here, number, name, called=called, begins=begins)
             else:
                 yield _Sent(place, here, number, None)
         position += len(message.blocks) or 1
+
+
+def _ids(sent: list[_Sent]) -> Iterator[Finding]:
+    """Yield the ids that the provider did not give, and reasoning that stands there twice."""
+    told: set[str] = set()
+    for item in sent:
+        at, name = item.at.partition(".")[0], item.id
+        if name is not None and name not in told and not name.startswith(item.begins):
+            yield Finding(
+                code="malformed_item",
+                at=f"{at}.id",
+                position=item.position,
+                message=f"The id of such an item begins with {item.begins!r}. Send the id that came, or none.",
+            )
+        elif name in told and item.begins == "rs":
+            yield Finding(
+                code="message_id_conflict",
+                at=at,
+                position=item.position,
+                message=f"The item {name} stands here twice. Send each item once.",
+            )
+        if name is not None:
+            told.add(name)
 
 
 def _alone(item: _Sent, following: _Sent | None, *, forgotten: bool) -> Iterator[Finding]:
