@@ -126,6 +126,28 @@ async def test_a_run_is_acknowledged_before_anybody_is_asked(
         assert seen == [ALONE]
 
 
+@pytest.mark.req("M130")
+async def test_runs_that_are_started_at_the_same_moment_are_all_started_and_answered(
+    db: Path,
+) -> None:
+    provider = ScriptedProvider(says("One."), says("Two."), says("Three."))
+    async with app_on(db, provider) as app:
+        chat = await app.create()
+        store = app.engine.world.store
+        runs = store.runs
+
+        async def slowly(*args: Any) -> Any:
+            await asyncio.sleep(0)
+            return await runs(*args)
+
+        store.runs = slowly  # type: ignore[assignment, method-assign]
+        started = await asyncio.gather(*[chat.send(text) for text in "abc"])
+        assert len({run.id for run in started}) == 3
+        told = [(await run.result()).text for run in started]
+        assert sorted(told) == ["One.", "Three.", "Two."]
+        assert not app.engine.failures
+
+
 async def test_a_run_that_cannot_begin_with_its_start_is_started_all_the_same(db: Path) -> None:
     provider = ScriptedProvider(says("Hello."))
     async with app_on(db, provider) as app:

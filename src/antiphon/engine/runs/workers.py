@@ -67,7 +67,7 @@ class Workers:
         One that has nothing else to do may let it begin in the very same transaction.
         """
         conversation = start.conversation.id
-        if self._closing or await self._busy(conversation):
+        if await self._busy(conversation):
             with self.kicked(conversation):
                 await start.alone()
         else:
@@ -77,10 +77,11 @@ class Workers:
         return await start.told
 
     async def _busy(self, conversation: ConversationId) -> bool:
-        if conversation in self._starts or conversation in self._shaken:
+        """Whether a run that is started here has to wait for anything that is at work."""
+        if conversation in self._tasks and await self._world.store.runs(conversation, OPEN_RUN):
             return True
-        store, at_work = self._world.store, conversation in self._tasks
-        return at_work and bool(await store.runs(conversation, OPEN_RUN))
+        # Asked last, for others may have come while the store was asked.
+        return self._closing or conversation in self._starts or conversation in self._shaken
 
     def _start_of(self, conversation: ConversationId) -> Start | None:
         """Return the run that is to be started here, while nobody was told of it yet."""
