@@ -116,6 +116,7 @@ class EventStream(Response):
                 task.result()
         finally:
             self._streams.open.discard(self)
+            self._asking = None  # what holds its own task waits for the collector
             for timer in (recycling, self._guarding):
                 if timer is not None:
                     timer.cancel()
