@@ -152,7 +152,7 @@ async def figures(*, quick: bool) -> AsyncIterator[Figure]:
         )  # fmt: skip
     async for each in _cold(quick=quick):
         yield each
-    async for each in _counting(quick=quick):
+    async for each in _counting():
         yield each
 
 
@@ -186,7 +186,7 @@ async def _cold(*, quick: bool) -> AsyncIterator[Figure]:
     )  # fmt: skip
 
 
-async def _counting(*, quick: bool) -> AsyncIterator[Figure]:
+async def _counting() -> AsyncIterator[Figure]:
     note("tokens counted of 1,000 rendered messages")
     writer = Writer(HERE, SessionId("sess_bench"))
     said = [m for turn in islice(turns(), 250) for m in writer.messages(turn)]
@@ -200,7 +200,7 @@ async def _counting(*, quick: bool) -> AsyncIterator[Figure]:
             "ours": lambda: weigh_items(items, counter),
             "library": lambda: toktok.batch_count(texts.texts, "o200k_base", 1),
         },
-        9 if quick else 101,
+        101,  # a sample takes five milliseconds
     )
     ours, theirs = (tokens / cpu_ms(costs[name]) * 1_000 for name in ("ours", "library"))
     yield figure(
