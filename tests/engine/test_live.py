@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import cast
 
+import msgspec
 import pytest
 
-from antiphon.core.events import CaughtUp, Committed, Durable, Preview, StreamItem, Withdrawn
+from antiphon.core.events import (
+    CaughtUp,
+    Committed,
+    Durable,
+    Kept,
+    Preview,
+    StreamItem,
+    Withdrawn,
+    encode_event,
+)
+from antiphon.core.ids import ConversationId, MessageId
+from antiphon.core.records import StoredEvent
+from antiphon.engine.live import Broker
 from antiphon.handles.chat import Chat
 from antiphon.library import Antiphon
+from antiphon.stores.base import Store
 from tests.support.engines import app_on, talk
 from tests.support.provider import Hold, ScriptedProvider, chunk, says
 
@@ -176,3 +191,61 @@ async def test_a_reader_that_leaves_while_all_are_woken_troubles_nobody(db: Path
                 await staying
             with pytest.raises(asyncio.CancelledError):
                 await leaving
+
+
+class Slow:
+    """A store in which another node writes: what is read of it is told as late as the test says."""
+
+    def __init__(self) -> None:
+        self.written = 0
+        self.reads: list[asyncio.Event] = []
+        self.begun = asyncio.Event()
+
+    def on_events(self, listener: object) -> None:
+        """Nothing is written here by this process."""
+
+    def events_at_hand(self, conversation: ConversationId, after: int) -> None:
+        """Nothing is known without asking."""
+
+    async def events(self, conversation: ConversationId, after: int) -> list[StoredEvent]:
+        rows = [stored(number) for number in range(after + 1, self.written + 1)]
+        told = asyncio.Event()
+        self.reads.append(told)
+        self.begun.set()
+        await told.wait()
+        return rows
+
+
+TOLD = ConversationId("conv_1")
+
+
+def stored(seq: int) -> StoredEvent:
+    data = msgspec.Raw(encode_event(Kept(message=MessageId("m2"), source=MessageId("m1"))))
+    return StoredEvent(conversation=TOLD, seq=seq, run=None, at_ms=0, data=data)
+
+
+@pytest.mark.req("M71", "M78")
+@pytest.mark.parametrize("late", [False, True], ids=["who reads", "who joins the reading"])
+async def test_what_another_node_has_told_during_the_first_reading_is_not_missed(
+    late: bool,
+) -> None:
+    store = Slow()
+    broker = Broker(cast("Store", store))
+
+    async def told() -> int:
+        async for item in broker.follow(TOLD, 0):
+            if isinstance(item, Durable):
+                return item.seq
+        raise AssertionError
+
+    async with asyncio.timeout(10):
+        first = asyncio.create_task(told())
+        await store.begun.wait()  # and finds nothing
+        store.written = 1
+        broker.reached(TOLD, 1)
+        asked = asyncio.create_task(told()) if late else first
+        while not asked.done():
+            await asyncio.sleep(0)
+            for read in store.reads:
+                read.set()
+        assert await asked == await first == 1

@@ -26,6 +26,9 @@ from tests.support.postgres import FAST, Server, new_server, owned, remove
 OFF_S: Final = (-86_400.0, -3_600.0, -5.0, 0.0, 5.0, 3_600.0, 86_400.0)
 """How much a clock is off, once somebody has set it."""
 
+MOMENT_S: Final = 0.3
+"""A server dies at any moment in this time, so that each transition is hit now and then."""
+
 SMALL: Final = "64m"
 FULL: Final = """
 CREATE FUNCTION antiphon.full() RETURNS trigger LANGUAGE plpgsql AS
@@ -114,6 +117,7 @@ async def crashed(cluster: Cluster, base: Base) -> None:
 
 
 async def _down(cluster: Cluster, base: Base, *, at_once: bool) -> None:
+    await asyncio.sleep(base.chance.uniform(0.0, MOMENT_S))
     await asyncio.to_thread(base.server.stop, at_once=at_once)
     await cluster.felt()
     await asyncio.to_thread(base.server.start)
@@ -137,18 +141,26 @@ async def clocks(cluster: Cluster, base: Base) -> None:
 
 CALAMITIES: Final[tuple[Calamity, ...]] = (stopped, crashed, full, clocks)
 
+CRASHES: Final = 6
+"""How often the server dies in a long life, at other moments each time: it is what loses most."""
+
 
 async def befallen(cluster: Cluster, base: Base, calamity: Calamity, operations: int) -> list[str]:
     """Let clients work through a calamity and after it; return what is not as it was told."""
     over = asyncio.Event()
     work = asyncio.create_task(cluster.work(operations, 6, until=over))
-    await cluster.mid_stream(work)
-    cluster.unharmed()
-    await calamity(cluster, base)
-    over.set()
-    await work
-    await cluster.work(operations // 2, 6)
-    return await cluster.judged()
+    try:
+        await cluster.mid_stream(work)
+        cluster.unharmed()
+        await calamity(cluster, base)
+        over.set()
+        await work
+        await cluster.work(operations // 2, 6)
+        return await cluster.judged()
+    except Exception as error:
+        work.cancel()
+        error.add_note(f"It was {calamity.__name__} ({base.kind}); clients did {cluster.did}.")
+        raise
 
 
 async def lived(
@@ -162,11 +174,10 @@ async def lived(
             cluster = Cluster(stage, random.Random(seed))
             await cluster.start(2)
             await cluster.begin(3)
-            for calamity in CALAMITIES:
+            for calamity in (*CALAMITIES, *[crashed] * CRASHES):
                 broken = await befallen(cluster, base, calamity, operations)
                 cluster.did[calamity.__name__] += 1
-                if broken:
-                    wrong[f"{calamity.__name__} ({base.kind})"] = broken
+                wrong.setdefault(f"{calamity.__name__} ({base.kind})", []).extend(broken)
             return cluster.did, wrong
 
 

@@ -175,7 +175,11 @@ class Cluster:
         told = Told(word, sent.id)
         self.told.append(told)
         self.did["sent"] += 1
-        await self.somewhere(lambda client: self.follow(client, told))
+        try:
+            await self.somewhere(lambda client: self.follow(client, told))
+        except Exception as error:
+            error.add_note(f"This befell {told} in {conversation}.")
+            raise
 
     async def follow(self, client: Client, told: Told) -> None:
         """Follow a run to its end; what nobody knows the outcome of, a person settles."""

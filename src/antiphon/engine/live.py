@@ -159,6 +159,11 @@ class _Topic:
         self.newest = event.seq
         self.wake()
 
+    def read(self, seq: int, done: asyncio.Future[list[StoredEvent]]) -> None:
+        """Let nobody share a reading any more that is over."""
+        if self.reading.get(seq) is done:
+            del self.reading[seq]
+
     def wake(self) -> None:
         """Have every reader look again; who looks just now finds `changes` moved."""
         self.changes += 1
@@ -211,8 +216,9 @@ class Broker:
     def reached(self, conversation: ConversationId, seq: int) -> None:
         """Learn that a conversation has events up to number `seq`, whoever has told them."""
         topic = self._topics.get(conversation)
-        if topic is not None and topic.newest is not None and topic.newest < seq:
+        if topic is not None and (topic.newest is None or topic.newest < seq):
             topic.ring.clear()
+            topic.reading.clear()  # what is being read may be older than this
             topic.newest = seq
             topic.wake()
 
@@ -315,7 +321,7 @@ class Broker:
         if reading is None:
             reading = asyncio.ensure_future(self._store.events(conversation, seq))
             topic.reading[seq] = reading
-            reading.add_done_callback(lambda _: topic.reading.pop(seq, None))
+            reading.add_done_callback(lambda done: topic.read(seq, done))
         return await asyncio.shield(reading)  # it is not this reader's alone
 
     def _before(
