@@ -18,7 +18,7 @@ from antiphon.core.records import Run, RunStatus
 from antiphon.engine.nodes.relay import Relay
 from antiphon.engine.runs.startup import adopt
 from antiphon.engine.world import World
-from antiphon.errors import StoreError
+from antiphon.errors import NotFound, StoreError
 from antiphon.stores.base import Nodes
 
 log = logging.getLogger("antiphon.engine.nodes")
@@ -169,6 +169,9 @@ class Neighbours:
             if conversation in followed:
                 await self._relay.look(conversation)
             for run in working.get(conversation, ()):
-                row = await self._world.store.run(conversation, run)
+                try:
+                    row = await self._world.store.run(conversation, run)
+                except NotFound:
+                    continue  # the transaction that starts it is still under way
                 if row.status is RunStatus.CANCELED:
                     await self._canceled(conversation, run)

@@ -1,0 +1,79 @@
+"""Looking after other nodes goes on, whatever it finds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from antiphon.core.ids import ConversationId, RunId
+from antiphon.core.records import Run
+from antiphon.engine.nodes.neighbours import Neighbours
+from antiphon.engine.world import World
+from antiphon.errors import NotFound
+from antiphon.stores.base import Nodes
+
+CONVERSATION = ConversationId("conv_1")
+
+
+class Database:
+    """What other nodes have told, one event more at each look; of runs it knows nothing yet."""
+
+    others = True
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    async def run(self, conversation: ConversationId, run: RunId) -> Run:
+        raise NotFound("There is no such run.", at=run)
+
+    async def claim(self, *_: object) -> list[Run]:
+        return []
+
+    async def last_events(self, names: object) -> Mapping[ConversationId, int]:
+        self.looks += 1
+        return {CONVERSATION: self.looks}
+
+    def start(self, *_: object, **__: object) -> None:
+        """There is nobody else."""
+
+    def close(self) -> None:
+        """There was nobody else."""
+
+
+@pytest.mark.req("M63", "M90")
+async def test_a_run_whose_beginning_is_not_stored_yet_does_not_make_a_node_deaf() -> None:
+    database, reached, third = Database(), [], asyncio.Event()
+
+    def reach(conversation: ConversationId, seq: int) -> None:
+        reached.append(seq)
+        if seq == 3:
+            third.set()
+
+    async def nothing(*_: object) -> None:
+        pass
+
+    world = SimpleNamespace(
+        store=database,
+        fence=None,
+        settings=SimpleNamespace(lease_s=1.0),
+        clock=SimpleNamespace(now_ms=lambda: 0),
+        broker=SimpleNamespace(followed=frozenset, reached=reach),
+    )
+    neighbours = Neighbours(
+        cast("World", world),
+        cast("Nodes", cast("Any", database)),
+        under_way=lambda: {CONVERSATION: (RunId("run_1"),)},
+        kick=lambda conversation: None,
+        canceled=nothing,
+        rejoin=nothing,
+        refresh=nothing,
+    )
+    neighbours.start()
+    async with asyncio.timeout(10):
+        await third.wait()
+    await neighbours.close()
+    assert reached[:3] == [1, 2, 3]
