@@ -58,9 +58,9 @@ What is missed is missed for these reasons, and none of them is a surprise waiti
   of a turn. The two writes themselves share their commits with all other calls.
 - **G3, throughput.** Durability costs little, since commits are shared and our own work is
   what limits us; beside a bare HTTP client with four rows a call we are several times dearer.
-- **PG, PostgreSQL.** A batch of any size is three journeys to the database. What is left is processor,
-  ours for the commands and the server's for statements with their constraints; one function without
-  the protocol has neither.
+- **PG, PostgreSQL.** A batch of any size is three journeys to the database, and what its requests say
+  alike is one statement. What is left is processor, ours for the commands and the server's for rows
+  with their indexes and constraints; one function without the protocol has neither.
 """
 
 RIVALS = ("openai", "anthropic", "openai-agents", "orjson", "msgspec")

@@ -141,7 +141,12 @@ AGAIN: Final = (pg.DeadlockDetectedError, pg.SerializationError)
 """Another node was in the way: the same may go well now."""
 
 
-REFUSED: Final = (pg.DataError, pg.IntegrityConstraintViolationError, pg.SyntaxOrAccessError)
+REFUSED: Final = (
+    pg.DataError,
+    pg.CardinalityViolationError,
+    pg.IntegrityConstraintViolationError,
+    pg.SyntaxOrAccessError,
+)
 """A statement of some request is at fault: one that divides by zero foresaw what is not so."""
 
 

@@ -2,13 +2,20 @@
 
 The protocol that takes parameters takes one statement at a time. What waits for no answer is
 gathered and sent as one script, with its values written out. A text is quoted by doubling its
-quotes and by nothing else, which is exact while `standard_conforming_strings` is on, as every
+quotes, within an array also by a backslash before what means something there, which is exact while `standard_conforming_strings` is on, as every
 connection of ours sets it, and the encoding is UTF-8.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from antiphon.errors import InvalidInput
+
+
+def nul_character() -> InvalidInput:
+    """Return what is told to whom brought a text that no text of PostgreSQL can be."""
+    return InvalidInput("A text holds a NUL character.", code="nul_character")
 
 
 def argument(value: object) -> str:
@@ -30,6 +37,32 @@ def argument(value: object) -> str:
     if isinstance(value, bytes):
         return f"'\\x{value.hex()}'"
     return literal(value)
+
+
+def array(values: Iterable[object]) -> str:
+    r"""Return values of one type as an array that is given to a prepared statement.
+
+    Example:
+        >>> array((None, True, -7)), array(("it's", 'a "b" \\')), array((b"ok",))
+        ("'{NULL,1,-7}'", '\'{"it\'\'s","a \\"b\\" \\\\"}\'', '{"\\\\x6f6b"}')
+    """
+    return f"'{{{','.join(map(_element, values))}}}'"
+
+
+def _element(value: object) -> str:
+    if isinstance(value, str):
+        return '"' + _escaped(value).replace("'", "''") + '"'
+    if value is None:
+        return "NULL"
+    if isinstance(value, int):
+        return f"{value:d}"
+    if isinstance(value, bytes):
+        return f'"\\\\x{value.hex()}"'
+    return literal(value)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def literal(value: object) -> str:
@@ -59,5 +92,5 @@ def literal(value: object) -> str:
 def quoted(text: str) -> str:
     """Return a text between quotes. Raises `InvalidInput` as `literal` does."""
     if "\0" in text:
-        raise InvalidInput("A text holds a NUL character.", code="nul_character")
+        raise nul_character()
     return "'" + text.replace("'", "''") + "'"

@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cache
 from itertools import count
 from typing import Final, NamedTuple, TypeVar
 
 import asyncpg
 
-from antiphon.stores.postgres.literals import argument, literal
+from antiphon.stores.postgres.gathering import (
+    Gathered,
+    Kind,
+    Step,
+    Values,
+    for_many,
+    for_one,
+    gathered,
+)
+from antiphon.stores.postgres.literals import argument, array, literal, nul_character
 from antiphon.stores.sql.statements import Dialect, Parameters, Row, insertion
 
 T = TypeVar("T")
@@ -43,12 +53,9 @@ DIALECT: Final = Dialect(
 PREPARED: Final = 512
 """How many statements a connection prepares for what is sent together."""
 
-HELD: Final = 256
-"""How many statements are held back at most: a server ends the transaction of a client that is
-silent for long, and a script has to fit in memory."""
-
-ROWS: Final = 16
-"""How many rows one statement inserts at most: so its texts are few, and each is prepared once."""
+HELD: Final = 2048
+"""How many rows are held back at most: a server ends the transaction of a client that is silent for
+long, and a script has to fit in memory."""
 
 _NUMBER: Final = re.compile(r"\$(\d+)")
 _MARK: Final = re.compile(r"'(?:[^']|'')*'|\?|(?<!:):([a-z_]+)")
@@ -79,8 +86,18 @@ def translated(sql: str) -> tuple[str, tuple[str, ...]]:
     return _MARK.sub(mark, sql), tuple(names)
 
 
-_took: Final = cache("WITH done AS ({} RETURNING 1) SELECT 1 / count(*) FROM done".format)
-_absent: Final = cache("SELECT 1 / CAST(NOT EXISTS ({}) AS INTEGER)".format)
+@dataclass(slots=True)
+class _Prepared:
+    """A statement that the server has parsed and planned."""
+
+    statement: object
+    """What keeps it there."""
+    one: str
+    """Its name, for one row of values."""
+    text: str | None
+    """What is said of several rows, if it can be."""
+    many: str | None = None
+    """The name of that."""
 
 
 class Mark(NamedTuple):
@@ -108,9 +125,12 @@ class PostgresStatements:
     ) -> None:
         self.connection = connection
         self._loop = loop
-        self._held: list[str] = []
-        self._names: dict[str, str | None] = {}  # of prepared statements; None: met once
-        self._unprepared: set[str] = set()
+        self.about: Sequence[str] = ()
+        """The conversations that what is said now is about."""
+        self._held: list[Step] = []
+        self._rows = 0
+        self._prepared: dict[tuple[Kind, str], _Prepared | None] = {}  # None: met once
+        self._unprepared: set[tuple[Kind, str]] = set()
         self._numbers = count()
         self.given_up = False
         """Whether it is of no use any more, as `give_up` has said."""
@@ -139,45 +159,28 @@ class PostgresStatements:
     def execute(self, sql: str, parameters: Parameters = ()) -> None:
         """Hold a statement back, to be sent with what follows."""
         text, values = _bound(sql, parameters)
-        if text in self._names:
-            self._hold_prepared(text, values)
-            return
-        if len(self._names) < PREPARED and text not in self._unprepared:
-            self._names[text] = None  # worth preparing where it comes again
-        self._hold(_NUMBER.sub(lambda mark: literal(values[int(mark[1]) - 1]), text))
-
-    def _hold_prepared(self, text: str, values: Sequence[object]) -> None:
-        """Hold back a statement that the server has parsed and planned before."""
-        name = self._names.get(text) or self._prepare(text)
-        arguments = f"({', '.join(map(argument, values))})" if values else ""
-        self._hold(f"EXECUTE {name}{arguments}")
-
-    def _prepare(self, text: str) -> str:
-        name = f"antiphon_{next(self._numbers)}"
-        try:
-            self.wait(self.connection.execute(f"PREPARE {name} AS {text}"))
-        except asyncpg.PostgresError:
-            self._names.pop(text, None)
-            self._unprepared.add(text)  # it may still do with its values written out
-            raise
-        self._names[text] = name
-        return name
-
-    def _hold(self, statement: str) -> None:
-        self._held.append(statement)
-        if len(self._held) >= HELD:
-            self.settle()
+        self._hold(Kind.APART, text, [values])
 
     def many(self, sql: str, rows: Sequence[Sequence[object]]) -> None:
         """Hold a statement back once for each of `rows`."""
-        for parameters in rows:
-            self.execute(sql, parameters)
+        text, _ = translated(sql)
+        # What may be in conflict may be others' as well: it keeps its place.
+        kind = Kind.APART if "ON CONFLICT" in text else Kind.EACH
+        self._hold(kind, text, [tuple(row) for row in rows])
 
     def insert(self, table: str, columns: tuple[str, ...], rows: Sequence[Row]) -> None:
-        """Hold back that rows of these columns are inserted, several in one statement."""
-        for first in range(0, len(rows), ROWS):
-            some = rows[first : first + ROWS]
-            self.execute(insertion(table, columns, len(some)), [v for row in some for v in row])
+        """Hold back that rows of these columns are inserted."""
+        self.many(insertion(table, columns), rows)
+
+    def _hold(self, kind: Kind, text: str, rows: Sequence[Values]) -> None:
+        for row in rows:
+            for value in row:
+                if type(value) is str and "\0" in value:
+                    raise nul_character()
+        self._held.append(Step(kind, text, rows, self.about))
+        self._rows += len(rows)
+        if self._rows >= HELD:
+            self.settle()
 
     def changed(self, sql: str, parameters: Parameters = ()) -> int:
         """Carry out a statement and return how many rows it changed."""
@@ -191,14 +194,16 @@ class PostgresStatements:
         """Carry out a statement that changes one row, or foresee that it does."""
         if not (foreseen and self.foresees):
             return self.changed(sql, parameters) > 0
-        self._hold_prepared(*_bound(_took(sql), parameters))
+        text, values = _bound(sql, parameters)
+        self._hold(Kind.TOOK, text, [values])
         return True
 
     def absent(self, sql: str, parameters: Parameters = ()) -> bool:
         """Whether a question finds no row, or foresee that it does not."""
         if not self.foresees:
             return self.one(sql, parameters) is None
-        self._hold_prepared(*_bound(_absent(sql), parameters))
+        text, values = _bound(sql, parameters)
+        self._hold(Kind.ABSENT, text, [values])
         return True
 
     def one(self, sql: str, parameters: Parameters = ()) -> Row | None:
@@ -229,17 +234,61 @@ class PostgresStatements:
 
         With `later` they are held back too.
         """
-        self._held.append(sql)
+        self._held.append(Step(Kind.WHOLE, sql, ((),), ()))
         if not later:
             self.settle()
 
     def settle(self) -> None:
         """Send what was held back, all in one journey to the database."""
         if self._held:
-            script = ";\n".join(self._held)
-            self._held.clear()
+            held, self._held, self._rows = self._held, [], 0
+            script = [text for step in gathered(held) for text in self._written(step)]
             self.journeys += 1
-            self.wait(self.connection.execute(script))
+            self.wait(self.connection.execute(";\n".join(script)))
+
+    def _written(self, step: Gathered) -> Iterator[str]:
+        """Yield the statements of one step, with their values."""
+        if step.kind is Kind.WHOLE:
+            yield step.text
+            return
+        prepared = self._prepare(step.kind, step.text)
+        if prepared is None:
+            text = for_one(step.kind, step.text)
+            yield from (_spelled(text, row) for row in step.rows)
+            return
+        if len(step.rows) > 1 and (many := self._prepare_many(prepared)) is not None:
+            yield f"EXECUTE {many}({', '.join(map(array, zip(*step.rows, strict=True)))})"
+            return
+        for row in step.rows:
+            arguments = f"({', '.join(map(argument, row))})" if row else ""
+            yield f"EXECUTE {prepared.one}{arguments}"
+
+    def _prepare(self, kind: Kind, text: str) -> _Prepared | None:
+        """Have the server parse and plan a statement that comes again; None where it is not worth it."""
+        key = (kind, text)
+        prepared = self._prepared.get(key)
+        if prepared is not None or key in self._unprepared:
+            return prepared
+        if key not in self._prepared and kind in (Kind.APART, Kind.EACH):
+            if len(self._prepared) < PREPARED:
+                self._prepared[key] = None
+            return None  # what is foreseen comes again in any case
+        name = f"antiphon_{next(self._numbers)}"
+        try:
+            statement = self.wait(self.connection.prepare(for_one(kind, text), name=name))
+        except asyncpg.PostgresError:
+            self._prepared.pop(key, None)
+            self._unprepared.add(key)  # it may still do with its values written out
+            raise
+        types = tuple(parameter.name for parameter in statement.get_parameters())
+        prepared = self._prepared[key] = _Prepared(statement, name, for_many(kind, text, types))
+        return prepared
+
+    def _prepare_many(self, prepared: _Prepared) -> str | None:
+        if prepared.many is None and prepared.text is not None:
+            prepared.many = f"{prepared.one}_many"
+            self.wait(self.connection.execute(f"PREPARE {prepared.many} AS {prepared.text}"))
+        return prepared.many
 
     def mark(self) -> Mark:
         """Return where the next statement will be held back, for `drop` and `unsent`."""
@@ -256,6 +305,10 @@ class PostgresStatements:
     def strike(self, mark: Mark) -> None:
         """Forget the one statement at `mark`, which is still held back."""
         del self._held[mark.held]
+
+
+def _spelled(text: str, values: Values) -> str:
+    return _NUMBER.sub(lambda mark: literal(values[int(mark[1]) - 1]), text)
 
 
 def _bound(sql: str, parameters: Parameters) -> tuple[str, tuple[object, ...]]:

@@ -10,7 +10,8 @@ Statements that wait for no answer are held back and sent together (`PostgresSta
 transition costs is journeys to the server. A batch is first carried out on what is foreseen: that
 each attempt moves by the row of the table that its command means, and that nothing is a repetition.
 The statements carry the conditions all the same, and go to the server together, with the commit
-behind them: three journeys for a batch of any size. Where one does not do as foreseen, nothing is
+behind them: three journeys for a batch of any size. What its requests say alike of their different
+conversations goes as one statement over all of these rows (`gathering`). Where one does not do as foreseen, nothing is
 kept, and the batch is carried out anew with every answer awaited.
 
 The node's own row is held too, weakly: whoever declares this node dead waits for the transactions
@@ -201,7 +202,10 @@ class Writer(BatchWriter):
             savepoints.begin()
             knowledge = self._known_still(savepoints.held)
             tx = Transaction(db, self._new_key, knowledge)
-            outcomes = [carry_out(savepoints, tx, request, alone=alone) for request in batch]
+            outcomes: list[Outcome] = []
+            for request in batch:
+                db.about = request.about
+                outcomes.append(carry_out(savepoints, tx, request, alone=alone))
             if savepoints.let_go:
                 knowledge.clear()
             left_by(tx)

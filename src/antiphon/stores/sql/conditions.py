@@ -9,6 +9,7 @@ but where the table says so.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Final
@@ -89,6 +90,26 @@ def where(conditions: Iterable[Condition]) -> str:
     return " AND ".join(CONDITIONS[condition] for condition in conditions) or "1 = 1"
 
 
+_NEEDED: Final = {
+    "m": ("manifest", "m.place = a.manifest"),
+    "r": ("run", "r.place = m.run"),
+    "c": ("conversation", "c.number = a.manifest >> 32"),
+}
+
+
+def _beside(conditions: Iterable[Condition]) -> str:
+    """Return, as a condition of an attempt, what its neighbours' rows must say, if anything."""
+    said = where(conditions)
+    named = {alias for alias in _NEEDED if re.search(rf"\b{alias}\.", said)}
+    if "r" in named:
+        named.add("m")
+    if not named:
+        return said
+    rows = [f"{table} AS {alias}" for alias, (table, _) in _NEEDED.items() if alias in named]
+    joined = [condition for alias, (_, condition) in _NEEDED.items() if alias in named]
+    return f"EXISTS (SELECT 1 FROM {', '.join(rows)} WHERE {' AND '.join([*joined, said])})"
+
+
 _JOINED: Final = "m.place = a.manifest AND r.place = m.run AND c.number = m.place >> 32"
 
 
@@ -102,9 +123,7 @@ def update(row: Row, *columns: str) -> str:
     return f"""
         UPDATE attempt AS a SET {", ".join(sets)}
         WHERE a.manifest = :manifest AND a.number = :number AND a.state IN ({_sources(row)})
-        AND EXISTS (
-          SELECT 1 FROM manifest AS m, run AS r, conversation AS c
-          WHERE {_JOINED} AND {where(row.conditions)})"""
+        AND {_beside(row.conditions)}"""
 
 
 def insert_first(row: Row) -> str:

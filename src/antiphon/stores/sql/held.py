@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from antiphon.stores.sql.statements import Parameters, Statements, update
 
-TABLES: Final = ("run", "message", "call")
+TABLES: Final = ("run", "message", "manifest", "call")
 """Whose rows are held, in an order in which each names only rows of those before it."""
 
 

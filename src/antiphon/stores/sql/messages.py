@@ -108,8 +108,8 @@ def settle(
     if message is None:
         return
     tx.messages.append(Settled(c.id, message, status, error_code))
-    tx.execute(
+    tx.many(
         """UPDATE message SET status = ?, error_code = ?
         WHERE place >> 32 = ? AND id = ? AND status = 'pending'""",
-        (status, error_code, c.number, message),
+        [(status, error_code, c.number, message)],
     )

@@ -116,7 +116,7 @@ class Transaction(Holding):
         values = self._dirty.pop(number, None)
         if values:
             sql = update("conversation", "number", tuple(values))
-            self._connection.execute(sql, (*values.values(), number))
+            self._connection.many(sql, [(*values.values(), number)])
             self.rewritten.add(number)
 
     def undo(self) -> None:
@@ -331,6 +331,10 @@ class Transaction(Holding):
         return run
 
     # Attempts.
+
+    def add_manifest(self, place: int, values: dict[str, object]) -> None:
+        """Insert a manifest, of which these are the columns."""
+        self._held.insert("manifest", place, values)
 
     def attempt(self, conversation: ConversationId, operation: OperationId) -> AttemptRow:
         """Return the newest attempt of an operation. Raises `NotFound`."""
