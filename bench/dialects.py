@@ -18,11 +18,11 @@ import orjson
 
 from antiphon.adapters import registry
 from antiphon.adapters.base import Adapter, RenderedLine
-from antiphon.core.assembler import Assembler
+from antiphon.core.answers.assembler import Assembler
 from antiphon.core.blocks import Message, Role, Text
 from antiphon.core.ids import ConversationId, RunId
 from antiphon.core.manifest import Policy
-from antiphon.core.rules import LineChecker
+from antiphon.core.rules.graph import LineChecker
 from antiphon.engine.live import LiveRun
 from bench.histories import CONVERSATION, KEY, TOOLS, TURNS, after
 from bench.measure import Figure, cpu_ms, figure, interleaved, note

@@ -17,7 +17,7 @@ from antiphon.adapters.base import RenderedLine
 from antiphon.core.blocks import Message, Role, Text
 from antiphon.core.ids import ConversationId
 from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.rules import LineChecker
+from antiphon.core.rules.graph import LineChecker
 from bench.measure import Figure, cpu_ms, figure, interleaved, note
 from bench.rivals import openai_client
 from bench.talk import SCHEMA, Writer, chat_form, item_form, turns, words

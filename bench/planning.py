@@ -18,12 +18,12 @@ from antiphon.core.blocks import Message
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, MessageId, SessionId
 from antiphon.core.manifest import Manifest, stored_digest
 from antiphon.core.records import Conversation
+from antiphon.engine.catalogue.vocabularies import counter_of
 from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.dispatch.planning import Plan, Planner
 from antiphon.engine.dispatch.target import Target
 from antiphon.engine.dispatch.warm import Planned
 from antiphon.engine.settings import Settings
-from antiphon.engine.vocabularies import counter_of
 from antiphon.stores.sqlite import open_sqlite
 from bench import cold
 from bench.histories import POLICY, TOOLS

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from antiphon.core.manifest import WireRequest
-from antiphon.engine.models import Model, Models
+from antiphon.engine.catalogue.models import Model, Models
 from antiphon.engine.ports import Reply
 from bench.talk import arguments, words
 

@@ -17,10 +17,10 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from antiphon.core.ids import LOCAL_TENANT, Digest
-from antiphon.core.knowledge import File, NewFile
-from antiphon.core.passages import Piece
-from antiphon.core.ranking import index, rank
-from antiphon.core.words import terms
+from antiphon.core.knowledge.kept import File, NewFile
+from antiphon.core.knowledge.passages import Piece
+from antiphon.core.knowledge.ranking import index, rank
+from antiphon.core.knowledge.words import terms
 from antiphon.stores.base import Store
 from antiphon.stores.sqlite import open_sqlite
 from bench.measure import Figure, cpu_ms, figure, interleaved, note

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 import msgspec
 
 from antiphon.adapters import registry
-from antiphon.core.answer import Answer
-from antiphon.core.assembler import Assembler
+from antiphon.core.answers.answer import Answer
+from antiphon.core.answers.assembler import Assembler
+from antiphon.core.answers.schemas import compile_schema
 from antiphon.core.ids import ConversationId, RunId
-from antiphon.core.schemas import compile_schema
 from antiphon.engine.live import LiveRun
 from bench.measure import Figure, cpu_ms, figure, interleaved, note
 from bench.provider import anthropic_events, chat_call, chat_text

@@ -23,7 +23,7 @@ from antiphon.core.blocks import (
     default_trust,
 )
 from antiphon.core.ids import CallId, ConversationId, MessageId, SessionId
-from antiphon.core.ledger import text_result
+from antiphon.core.tools.ledger import text_result
 
 MODEL = "bench"
 SCHEMA = {

@@ -24,8 +24,8 @@ from typing import TypeAlias
 import aiohttp
 
 from antiphon.engine.assembly import open_world
+from antiphon.engine.catalogue.models import Model, Models
 from antiphon.engine.engine import Engine
-from antiphon.engine.models import Model, Models
 from antiphon.engine.settings import Settings
 from antiphon.library import Antiphon
 from bench.measure import Figure, figure, note

@@ -10,7 +10,7 @@ from typing import Final
 from antiphon.adapters.openai_chat.dialects import DIALECTS, Dialect
 from antiphon.adapters.openai_chat.profile import NOWHERE, Wire
 from antiphon.core.blocks import Role
-from antiphon.core.profile import Echo
+from antiphon.core.rules.profile import Echo
 
 PAGE: Final = Path(__file__).parent.parent / "docs" / "dialects.md"
 

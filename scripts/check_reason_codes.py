@@ -20,11 +20,11 @@ from antiphon.adapters.gemini.profile import WIRE_FACTS as GEMINI_FACTS
 from antiphon.adapters.gemini_interactions.profile import WIRE_FACTS as INTERACTIONS_FACTS
 from antiphon.adapters.ollama.profile import WIRE_FACTS as OLLAMA_FACTS
 from antiphon.adapters.openai_chat.profile import WIRE_FACTS
-from antiphon.cli.documents import document_of
-from antiphon.cli.judging import Verdict, judge
-from antiphon.core.findings import GRAPH_CODES, PROFILE_CODES
-from antiphon.core.profile import FACTS, Profile
-from antiphon.core.reasons import REASONS
+from antiphon.cli.requests.documents import document_of
+from antiphon.cli.requests.judging import Verdict, judge
+from antiphon.core.rules.findings import GRAPH_CODES, PROFILE_CODES
+from antiphon.core.rules.profile import FACTS, Profile
+from antiphon.core.rules.reasons import REASONS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reason-codes.md"
 EXAMPLES: Final[dict[str, dict[str, Any]]] = json.loads(
@@ -47,7 +47,7 @@ Why a request may not be sent. `antiphon lint` prints these codes, an error of o
 Findings are ordered by their place in the request; the first is the reason. Each has a code, a place and a
 sentence about the block in question. Here stands the rule behind the code.
 
-<!-- Made by scripts/check_reason_codes.py from src/antiphon/core/reasons.py; do not edit. -->
+<!-- Made by scripts/check_reason_codes.py from src/antiphon/core/rules/reasons.py; do not edit. -->
 """
 
 GRAPH = """

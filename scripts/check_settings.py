@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from antiphon.adapters.registry import available
+from antiphon.engine.catalogue.models import HOMES, OPENAI_DEFAULT_MODEL
 from antiphon.engine.edge.local_model import INSTALL
 from antiphon.engine.edge.signing import INSTALL as SIGNING
-from antiphon.engine.models import HOMES, OPENAI_DEFAULT_MODEL
 from antiphon.engine.settings import CONFIG_FILE, KINDS, PREFIX, Settings, sentence
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"

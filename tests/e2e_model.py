@@ -23,8 +23,8 @@ from typing import Any
 import antiphon
 from antiphon.core.blocks import Role, Status, ToolCall
 from antiphon.core.records import CallState, RunStatus
+from antiphon.engine.catalogue.models import LOCAL_HOST, Model, Models
 from antiphon.engine.edge.local_model import INSTALL, NAME, installed
-from antiphon.engine.models import LOCAL_HOST, Model, Models
 from antiphon.handles.chat import Chat
 from antiphon.library import Antiphon
 

@@ -23,7 +23,7 @@ def test_the_public_names_are_these_and_each_can_be_had() -> None:
 
 def test_importing_the_package_or_core_loads_nothing_heavy() -> None:
     program = (
-        "import sys, antiphon, antiphon.core.assembler, antiphon.core.dispatch, "
+        "import sys, antiphon, antiphon.core.answers.assembler, antiphon.core.dispatch, "
         "antiphon.adapters.registry\n"
         "heavy = {'aiohttp', 'sqlite3', 'jsonschema', 'click', 'asyncio'} & set(sys.modules)\n"
         "sys.exit(', '.join(sorted(heavy)) or 0)"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from antiphon.core.asking import Ask, Output
     from antiphon.core.blocks import Message, Text
     from antiphon.core.events import Preview
-    from antiphon.core.retrieval import Found, Passage, Question, Retriever, judged
+    from antiphon.core.knowledge.retrieval import Found, Passage, Question, Retriever, judged
     from antiphon.engine.settings import Settings
     from antiphon.engine.tools.function import (
         FateUnknown,
@@ -51,15 +51,15 @@ _HOMES: Final = {
     "Committed": "handles.events",
     "Ended": "handles.events",
     "FateUnknown": "engine.tools.function",
-    "Found": "core.retrieval",
+    "Found": "core.knowledge.retrieval",
     "Function": "engine.tools.function",
     "Lookup": "engine.tools.function",
     "Message": "core.blocks",
     "Output": "core.asking",
-    "Passage": "core.retrieval",
+    "Passage": "core.knowledge.retrieval",
     "Preview": "core.events",
-    "Question": "core.retrieval",
-    "Retriever": "core.retrieval",
+    "Question": "core.knowledge.retrieval",
+    "Retriever": "core.knowledge.retrieval",
     "RunHandle": "handles.run",
     "Settings": "engine.settings",
     "Text": "core.blocks",
@@ -67,7 +67,7 @@ _HOMES: Final = {
     "ToolError": "engine.tools.function",
     "Unknown": "handles.events",
     "Withdrawn": "handles.events",
-    "judged": "core.retrieval",
+    "judged": "core.knowledge.retrieval",
     "open": "library",
     "tool": "engine.tools.typed",
 }

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from antiphon.core.findings import Finding, Repair
+    from antiphon.core.rules.findings import Finding, Repair
 
 
 class AntiphonError(Exception):

@@ -24,16 +24,16 @@ from antiphon.core.asking import Ask, ModelTold, Output
 from antiphon.core.blocks import Block, Message, Trust
 from antiphon.core.commands import StartKey
 from antiphon.core.events import StreamItem
-from antiphon.core.explanation import Explanation, PlanTold
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, MessageId, RunId
-from antiphon.core.knowledge import File, Remembered, RememberedKind
+from antiphon.core.knowledge.kept import File, Remembered, RememberedKind
+from antiphon.core.knowledge.retrieval import Beside, Retriever
 from antiphon.core.records import Call, Conversation, Run, Session
-from antiphon.core.retrieval import Beside, Retriever
+from antiphon.core.telling.explanation import Explanation, PlanTold
 from antiphon.engine.assembly import open_world
 from antiphon.engine.engine import Engine
-from antiphon.engine.explain import exact_request, explain, newest_sent, plan_told
+from antiphon.engine.keeping.explain import exact_request, explain, newest_sent, plan_told
+from antiphon.engine.keeping.looking import line, models_told
 from antiphon.engine.knowledge.searching import beside_message
-from antiphon.engine.looking import line, models_told
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools.function import Function
 from antiphon.handles.chat import Conversations

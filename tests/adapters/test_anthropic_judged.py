@@ -32,8 +32,8 @@ from antiphon.core.blocks import (
     Unknown,
 )
 from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.profile import with_facts
-from antiphon.core.rules import check
+from antiphon.core.rules.graph import check
+from antiphon.core.rules.profile import with_facts
 from antiphon.errors import SequenceRejected
 from tests.adapters.messages_judge import problems
 from tests.golden import requests as golden

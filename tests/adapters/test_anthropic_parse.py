@@ -10,7 +10,7 @@ import pytest
 
 from antiphon.adapters import registry
 from antiphon.adapters.base import Parsed, render
-from antiphon.adapters.conversion import convert
+from antiphon.adapters.requests.conversion import convert
 from antiphon.core.blocks import (
     Block,
     File,
@@ -25,8 +25,8 @@ from antiphon.core.blocks import (
     Trust,
     Unknown,
 )
-from antiphon.core.findings import Finding
-from antiphon.core.rules import check
+from antiphon.core.rules.findings import Finding
+from antiphon.core.rules.graph import check
 from antiphon.errors import InvalidInput
 from tests.golden import requests as golden
 from tests.support.lines import KEY

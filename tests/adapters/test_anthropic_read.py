@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.adapters.anthropic.read import Reader
-from antiphon.core.answer import Answer
+from antiphon.core.answers.answer import Answer
+from antiphon.core.answers.deltas import Meaning, Usage
+from antiphon.core.answers.schemas import compile_schema
 from antiphon.core.blocks import Reasoning, Text, ToolCall
-from antiphon.core.deltas import Meaning, Usage
-from antiphon.core.schemas import compile_schema
 from antiphon.core.wire.limits import Limits
 from tests.support.chat_stream import cuts, split
 from tests.support.messages_stream import (

@@ -21,7 +21,7 @@ from antiphon.core.blocks import File, Message, Opaque, Origin, Reasoning, Role
 from antiphon.core.ids import Digest
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.recovery import Rung
-from antiphon.core.sequence import sequence_digest
+from antiphon.core.rules.sequence import sequence_digest
 from antiphon.errors import InvalidInput, SequenceRejected
 from tests.golden import requests as golden
 from tests.support.lines import KEY, answer, asks, call, line, model, said, system, user

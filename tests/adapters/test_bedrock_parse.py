@@ -26,7 +26,7 @@ from antiphon.core.blocks import (
     Unknown,
     encode_blocks,
 )
-from antiphon.core.rules import check
+from antiphon.core.rules.graph import check
 from antiphon.errors import InvalidInput
 from tests.golden import requests as golden
 from tests.support.lines import KEY, PNG

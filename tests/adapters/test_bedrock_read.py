@@ -11,9 +11,9 @@ from botocore.eventstream import ChecksumMismatch, EventStreamBuffer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.core.answer import Answer
+from antiphon.core.answers.answer import Answer
+from antiphon.core.answers.deltas import Meaning, Usage
 from antiphon.core.blocks import Reasoning, Text, ToolCall
-from antiphon.core.deltas import Meaning, Usage
 from antiphon.core.wire.limits import Limits
 from tests.support.chat_stream import cuts, split
 from tests.support.converse import (

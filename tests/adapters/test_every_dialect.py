@@ -22,15 +22,15 @@ from hypothesis import strategies as st
 
 from antiphon.adapters import registry
 from antiphon.adapters.base import RenderedLine, Rested, render
-from antiphon.adapters.call_ids import CallIds
-from antiphon.adapters.conversion import convert
-from antiphon.adapters.parsing import number
-from antiphon.adapters.tool_names import ToolNames
+from antiphon.adapters.naming.call_ids import CallIds
+from antiphon.adapters.naming.tool_names import ToolNames
+from antiphon.adapters.requests.conversion import convert
+from antiphon.adapters.requests.parsing import number
 from antiphon.core.blocks import Block, Image, Message, Role, Text, ToolCall, ToolResult
 from antiphon.core.ids import CallId
 from antiphon.core.inputs import Memory, Retrieved
 from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.rules import check
+from antiphon.core.rules.graph import check
 from antiphon.errors import AntiphonError, InvalidInput, SequenceRejected
 from tests.support.everywhere import DIALECTS, EXACT, TALK, TOOLS, fingerprints, rendered
 from tests.support.lines import KEY, PNG, answer, asks, call, line, model, system, user

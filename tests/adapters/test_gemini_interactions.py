@@ -17,8 +17,9 @@ from antiphon.adapters import registry
 from antiphon.adapters.base import Parsed, Rendering, render
 from antiphon.adapters.gemini_interactions import GeminiInteractions
 from antiphon.adapters.gemini_interactions.read import STATUS, Reader
-from antiphon.core.answer import Answer
-from antiphon.core.assembler import Assembler
+from antiphon.core.answers.answer import Answer
+from antiphon.core.answers.assembler import Assembler
+from antiphon.core.answers.deltas import Meaning, Usage
 from antiphon.core.blocks import (
     Audio,
     Block,
@@ -35,10 +36,9 @@ from antiphon.core.blocks import (
     Unknown,
     encode_blocks,
 )
-from antiphon.core.deltas import Meaning, Usage
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.recovery import Rung
-from antiphon.core.rules import check
+from antiphon.core.rules.graph import check
 from antiphon.errors import InvalidInput, SequenceRejected
 from tests.golden import requests as golden
 from tests.support.chat_stream import cuts

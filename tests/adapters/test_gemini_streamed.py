@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from antiphon.adapters.gemini.read import Reader
-from antiphon.core.answer import Answer
-from antiphon.core.assembler import Assembler
+from antiphon.core.answers.answer import Answer
+from antiphon.core.answers.assembler import Assembler
 from antiphon.core.wire.limits import Limits
 
 GOES_ON = {"willContinue": True}

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.adapters.ollama.read import Reader
-from antiphon.core.answer import Answer
-from antiphon.core.assembler import Assembler
+from antiphon.core.answers.answer import Answer
+from antiphon.core.answers.assembler import Assembler
+from antiphon.core.answers.deltas import Delta, Meaning, Usage
 from antiphon.core.blocks import WHOEVER, Reasoning
-from antiphon.core.deltas import Delta, Meaning, Usage
 from antiphon.core.wire.limits import Limits
 from tests.support.chat_stream import cuts, split
 

@@ -30,7 +30,7 @@ from antiphon.core.blocks import (
 )
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.recovery import Rung
-from antiphon.core.rules import check
+from antiphon.core.rules.graph import check
 from antiphon.errors import InvalidInput, SequenceRejected
 from tests.golden import requests as golden
 from tests.support.lines import KEY, PNG, answer, asks, call, line, model, said, system, user

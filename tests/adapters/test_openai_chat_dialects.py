@@ -18,13 +18,13 @@ from antiphon.adapters import registry
 from antiphon.adapters.base import render
 from antiphon.adapters.openai_chat.dialects import DIALECTS
 from antiphon.adapters.openai_chat.profile import NOWHERE, same_upstream
-from antiphon.core.answer import Answer
-from antiphon.core.assembler import Assembler
+from antiphon.core.answers.answer import Answer
+from antiphon.core.answers.assembler import Assembler
+from antiphon.core.answers.deltas import Usage
 from antiphon.core.blocks import Image, Message, Reasoning, Role
-from antiphon.core.deltas import Usage
 from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.rules import check
-from antiphon.engine.models import HOMES
+from antiphon.core.rules.graph import check
+from antiphon.engine.catalogue.models import HOMES
 from antiphon.errors import InvalidInput, SequenceRejected
 from tests.adapters.chat_judge import problems
 from tests.golden import requests as golden

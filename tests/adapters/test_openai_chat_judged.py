@@ -31,7 +31,7 @@ from antiphon.core.blocks import (
     Unknown,
 )
 from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.rules import check
+from antiphon.core.rules.graph import check
 from antiphon.errors import SequenceRejected
 from tests.adapters.chat_judge import problems
 from tests.golden import requests as golden

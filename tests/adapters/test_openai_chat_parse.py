@@ -23,10 +23,10 @@ from antiphon.core.blocks import (
     Trust,
     Unknown,
 )
-from antiphon.core.findings import Finding, ordered
 from antiphon.core.manifest import Policy
-from antiphon.core.profile import with_facts
-from antiphon.core.rules import check
+from antiphon.core.rules.findings import Finding, ordered
+from antiphon.core.rules.graph import check
+from antiphon.core.rules.profile import with_facts
 from antiphon.errors import InvalidInput
 from tests.adapters.test_openai_chat_judged import histories
 from tests.golden import requests as golden

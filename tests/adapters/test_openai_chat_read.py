@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.adapters.openai_chat.read import Reader
-from antiphon.core.answer import Answer
-from antiphon.core.blocks import Refusal, Text
-from antiphon.core.deltas import (
+from antiphon.core.answers.answer import Answer
+from antiphon.core.answers.deltas import (
     ArgumentsDelta,
     CallOpened,
     Channel,
@@ -27,7 +26,8 @@ from antiphon.core.deltas import (
     TextDelta,
     Usage,
 )
-from antiphon.core.schemas import compile_schema
+from antiphon.core.answers.schemas import compile_schema
+from antiphon.core.blocks import Refusal, Text
 from antiphon.core.wire.limits import Limits
 from tests.support.chat_stream import (
     DONE,

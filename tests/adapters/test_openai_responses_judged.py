@@ -35,9 +35,9 @@ from antiphon.core.blocks import (
     ToolResult,
     Unknown,
 )
-from antiphon.core.findings import ordered
 from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.rules import check
+from antiphon.core.rules.findings import ordered
+from antiphon.core.rules.graph import check
 from antiphon.errors import SequenceRejected
 from tests.adapters.responses_judge import problems
 from tests.golden import requests as golden

@@ -22,7 +22,7 @@ from antiphon.core.blocks import (
     Trust,
 )
 from antiphon.core.ids import CallId
-from antiphon.core.rules import check
+from antiphon.core.rules.graph import check
 from antiphon.errors import InvalidInput
 
 RESPONSES = registry.get("openai-responses")

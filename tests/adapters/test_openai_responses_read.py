@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.core.answer import Answer
+from antiphon.core.answers.answer import Answer
+from antiphon.core.answers.deltas import Meaning, Usage
+from antiphon.core.answers.schemas import compile_schema
 from antiphon.core.blocks import Reasoning, Refusal, Text, ToolCall
-from antiphon.core.deltas import Meaning, Usage
-from antiphon.core.schemas import compile_schema
 from antiphon.core.wire.limits import Limits
 from tests.support.chat_stream import cuts, split
 from tests.support.responses_stream import (

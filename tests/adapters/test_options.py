@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon.adapters import options
-from antiphon.adapters.conversion import convert
 from antiphon.adapters.registry import available, form_of, get
+from antiphon.adapters.requests import options
+from antiphon.adapters.requests.conversion import convert
 from antiphon.core.manifest import Policy
 from antiphon.errors import InvalidInput, SequenceRejected
 from tests.support.published_types import problems

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from antiphon.adapters import registry
-from antiphon.core.answer import Answer
-from antiphon.core.assembler import Assembler
+from antiphon.core.answers.answer import Answer
+from antiphon.core.answers.assembler import Assembler
 
 STREAMS = Path(__file__).parent.parent / "data/fixtures/streams"
 PROFILES = {

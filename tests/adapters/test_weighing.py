@@ -18,7 +18,7 @@ from antiphon.adapters.weighing import (
 from antiphon.core.blocks import Image, Message
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.planning.tokens import ESTIMATOR
-from antiphon.engine.vocabularies import counter_of
+from antiphon.engine.catalogue.vocabularies import counter_of
 from tests.support.everywhere import DIALECTS, TALK, TOOLS
 from tests.support.lines import KEY, PNG, answer, asks, line, model, user
 

@@ -17,10 +17,10 @@ from antiphon.adapters import registry
 from antiphon.adapters.anthropic.write import MessagesWriter
 from antiphon.adapters.base import Ending, Writer
 from antiphon.adapters.openai_chat.write import ChatWriter
-from antiphon.core.answer import Answer
-from antiphon.core.assembler import Assembler
+from antiphon.core.answers.answer import Answer
+from antiphon.core.answers.assembler import Assembler
+from antiphon.core.answers.deltas import Channel, Usage
 from antiphon.core.blocks import Block, Opaque, Reasoning, Text, ToolCall
-from antiphon.core.deltas import Channel, Usage
 from antiphon.core.ids import CallId
 
 WRITERS: dict[str, Callable[[], Writer]] = {

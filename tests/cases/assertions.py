@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from antiphon.adapters import registry
 from antiphon.core.blocks import Status
-from antiphon.core.findings import Severity
 from antiphon.core.records import TERMINAL_CALL, CallState, RunStatus
-from antiphon.core.rules import check
+from antiphon.core.rules.findings import Severity
+from antiphon.core.rules.graph import check
 from tests.cases.chat_rules import objections
 from tests.cases.facts import PROBE_ANSWER, Asked, Facts, strings_in, text_of
 

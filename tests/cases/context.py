@@ -21,9 +21,17 @@ from antiphon.core.blocks import (
     ToolResult,
     default_trust,
 )
-from antiphon.core.envelope import enveloped, unescaped
 from antiphon.core.ids import LOCAL_TENANT, CallId, ConversationId, MessageId
 from antiphon.core.inputs import Retrieved
+from antiphon.core.knowledge.envelope import enveloped, unescaped
+from antiphon.core.knowledge.retrieval import (
+    BROKEN,
+    NO_MATCH,
+    RETRIEVAL_FAILED,
+    Passage,
+    Question,
+    read_beside,
+)
 from antiphon.core.manifest import Policy
 from antiphon.core.planning.budget import Budget
 from antiphon.core.planning.compaction import due
@@ -32,15 +40,7 @@ from antiphon.core.planning.prefix import common_prefix
 from antiphon.core.planning.tokens import ESTIMATOR
 from antiphon.core.planning.trace import BlockKind
 from antiphon.core.planning.trimming import Candidate, candidate
-from antiphon.core.retrieval import (
-    BROKEN,
-    NO_MATCH,
-    RETRIEVAL_FAILED,
-    Passage,
-    Question,
-    read_beside,
-)
-from antiphon.core.rules import check
+from antiphon.core.rules.graph import check
 from antiphon.errors import AntiphonError
 from tests.cases.files import Case
 from tests.cases.report import Result, keys_of

@@ -31,9 +31,9 @@ from antiphon import (
 )
 from antiphon.core.blocks import Text
 from antiphon.core.events import Preview
-from antiphon.core.ledger import next_call_action
 from antiphon.core.manifest import WireRequest
 from antiphon.core.records import OPEN_CALL, Call, CallState, RunStatus
+from antiphon.core.tools.ledger import next_call_action
 from antiphon.engine.edge.clock import SystemClock
 from antiphon.engine.ports import Reply
 from antiphon.engine.tools.mcp.connection import tool_name

@@ -45,11 +45,11 @@ from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import Call, CallState
 from antiphon.core.recovery import Resend
 from antiphon.engine.assembly import open_world
+from antiphon.engine.catalogue.models import Model, Models
 from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.edge.http import HttpTransport
 from antiphon.engine.engine import Engine
 from antiphon.engine.live import Broker
-from antiphon.engine.models import Model, Models
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools.toolbox import Toolbox
 from antiphon.engine.world import World
@@ -416,7 +416,7 @@ def play(address: str) -> None:
 PRELOADED = (
     "aiohttp",
     "antiphon.adapters.registry",
-    "antiphon.core.schemas",
+    "antiphon.core.answers.schemas",
     "antiphon.stores.sqlite",
     "jsonschema",
     "sqlite3",

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from antiphon.cli.documents import read_document
-from antiphon.cli.judging import judge
-from antiphon.core.findings import Severity
+from antiphon.cli.requests.documents import read_document
+from antiphon.cli.requests.judging import judge
+from antiphon.core.rules.findings import Severity
 
 CASES: list[dict[str, Any]] = json.loads(
     (Path(__file__).parent.parent / "data" / "histories.json").read_text("utf-8")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from antiphon.cli import run
-from antiphon.cli.kept_state import kept_state
+from antiphon.cli.requests.kept_state import kept_state
 
 FIXTURES = Path(__file__).parent.parent / "data" / "fixtures" / "render"
 X = {"id": "m1", "role": "user", "kind": "text", "text": "Weather?"}

@@ -17,8 +17,8 @@ import pytest
 
 from antiphon.adapters import registry
 from antiphon.cli import run
-from antiphon.core.findings import GRAPH_CODES, PROFILE_CODES
-from antiphon.core.reasons import REASONS
+from antiphon.core.rules.findings import GRAPH_CODES, PROFILE_CODES
+from antiphon.core.rules.reasons import REASONS
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = Path(__file__).parent.parent / "data"
@@ -452,7 +452,7 @@ def test_what_is_text_of_another_kind_is_told_by_its_beginning(
 def test_a_body_too_large_to_be_a_request_is_refused_before_it_is_parsed(
     lint: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("antiphon.cli.documents.MAX_BYTES", 100)
+    monkeypatch.setattr("antiphon.cli.requests.documents.MAX_BYTES", 100)
     code, _, err = lint({"messages": [{"role": "user", "content": "x" * 200}]})
     assert code == 2
     assert "error[too_large]" in err

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.cli.recognition import recognise
+from antiphon.cli.requests.recognition import recognise
 from antiphon.errors import InvalidInput
 
 DATA = Path(__file__).parent.parent / "data"

@@ -15,7 +15,7 @@ from antiphon.engine.engine import Engine
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function
 from antiphon.server.app import build
-from antiphon.server.serving import listen, serve, url_of
+from antiphon.server.http.serving import listen, serve, url_of
 from tests.support.engines import app_on
 from tests.support.provider import ScriptedProvider
 

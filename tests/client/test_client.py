@@ -9,7 +9,7 @@ import pytest
 import antiphon
 from antiphon import client
 from antiphon.core.ids import ConversationId, MessageId
-from antiphon.core.knowledge import RememberedKind
+from antiphon.core.knowledge.kept import RememberedKind
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import RunStatus
 from antiphon.errors import Conflict, InvalidInput, NotFound, Refused, ServerUnavailable

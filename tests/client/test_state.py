@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from antiphon.client.feed import told
 from antiphon.client.state import State, attached, reduce
-from antiphon.core.attach import Frame
 from antiphon.core.events import CaughtUp, Durable, DurableEvent, Preview
+from antiphon.core.telling.attach import Frame
 
 VECTORS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "data" / "client" / "reduce.json").read_text("utf-8")

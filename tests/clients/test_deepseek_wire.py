@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from antiphon.core.recovery import Resend
-from antiphon.engine.models import Model, Models
+from antiphon.engine.catalogue.models import Model, Models
 from antiphon.engine.ports import Cut
 from antiphon.engine.settings import Settings
 from tests.server.stage import Served, served

@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.core import archive
-from antiphon.core.archive import Archived, read, write
 from antiphon.core.blocks import (
     Block,
     Image,
@@ -27,6 +25,8 @@ from antiphon.core.blocks import (
     Unknown,
 )
 from antiphon.core.ids import CallId, ConversationId, Digest, MessageId
+from antiphon.core.telling import archive
+from antiphon.core.telling.archive import Archived, read, write
 from antiphon.errors import Conflict, InvalidInput, Refused
 
 NOW_MS = 1_700_000_000_000

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.core.arguments import Worth, worth
+from antiphon.core.answers.arguments import Worth, worth
 from antiphon.core.digests import MAX_JSON_DEPTH, canonical_json, parse_exact
 
 

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.core import assembler as assembler_module
-from antiphon.core.answer import Answer, Piece
-from antiphon.core.arguments import Worth, worth
-from antiphon.core.assembler import Assembler
-from antiphon.core.blocks import Reasoning, Refusal, Text, ToolCall, decode_blocks, encode_blocks
-from antiphon.core.deltas import (
+from antiphon.core.answers import assembler as assembler_module
+from antiphon.core.answers.answer import Answer, Piece
+from antiphon.core.answers.arguments import Worth, worth
+from antiphon.core.answers.assembler import Assembler
+from antiphon.core.answers.deltas import (
     ArgumentsDelta,
     BlockStopped,
     CallOpened,
@@ -30,7 +29,8 @@ from antiphon.core.deltas import (
     TextDelta,
     Usage,
 )
-from antiphon.core.schemas import compile_schema
+from antiphon.core.answers.schemas import compile_schema
+from antiphon.core.blocks import Reasoning, Refusal, Text, ToolCall, decode_blocks, encode_blocks
 from antiphon.core.wire.limits import Limits
 
 STOP = Finished("stop", Meaning.COMPLETE)

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.core.blocks import Image, ResultPart, Text
-from antiphon.core.bounding import bounded
-from antiphon.core.ledger import result_of
 from antiphon.core.records import CallState
+from antiphon.core.tools.bounding import bounded
+from antiphon.core.tools.ledger import result_of
 from tests.support.calls import ledger_call
 
 

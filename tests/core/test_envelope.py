@@ -15,8 +15,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from antiphon.core.blocks import File, Image, Role, Text, Trust
-from antiphon.core.envelope import enveloped, escaped, unescaped
 from antiphon.core.inputs import InputBlock, Memory, Retrieved, Stable, Summary
+from antiphon.core.knowledge.envelope import enveloped, escaped, unescaped
 from antiphon.errors import InternalError
 from tests.support.lines import said, user
 

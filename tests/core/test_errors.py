@@ -9,7 +9,7 @@ import pytest
 
 from antiphon import errors
 from antiphon.core.dispatch import Event, State
-from antiphon.core.findings import Finding
+from antiphon.core.rules.findings import Finding
 
 # Written again by hand: class, parent, code, exit code, whether the same call may succeed later.
 HIERARCHY = [

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.core.findings import GRAPH_CODES, PROFILE_CODES, Finding, Severity, ordered
+from antiphon.core.rules.findings import GRAPH_CODES, PROFILE_CODES, Finding, Severity, ordered
 
 # Written again by hand: codes are public, they may be added and never renamed.
 GRAPH = """

@@ -19,7 +19,11 @@ from antiphon.core.blocks import (
     ToolResult,
     default_trust,
 )
-from antiphon.core.handover import (
+from antiphon.core.ids import CallId, ConversationId, MessageId, OperationId, SessionId
+from antiphon.core.inputs import Retrieved, Summary
+from antiphon.core.knowledge.retrieval import Beside
+from antiphon.core.records import HandOver
+from antiphon.core.sessions.handover import (
     PRECIS_CHARACTERS,
     carried,
     copies,
@@ -29,10 +33,6 @@ from antiphon.core.handover import (
     with_precis,
     without_control,
 )
-from antiphon.core.ids import CallId, ConversationId, MessageId, OperationId, SessionId
-from antiphon.core.inputs import Retrieved, Summary
-from antiphon.core.records import HandOver
-from antiphon.core.retrieval import Beside
 from antiphon.core.tree import open_calls
 
 CONVERSATION = ConversationId("c")

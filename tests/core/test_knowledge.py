@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from antiphon.core.blocks import Trust
 from antiphon.core.ids import ConversationId, TenantId
 from antiphon.core.inputs import Memory, Stable
-from antiphon.core.knowledge import Remembered, RememberedKind, as_inputs, label
+from antiphon.core.knowledge.kept import Remembered, RememberedKind, as_inputs, label
 
 TENANT, HERE = TenantId("ours"), ConversationId("conv_1")
 

@@ -8,8 +8,9 @@ import pytest
 from antiphon.core.blocks import Outcome, Text
 from antiphon.core.digests import NO_KEY
 from antiphon.core.ids import CallId, ConversationId, Digest, MessageId, RunId
-from antiphon.core.ledger import arguments_digest, invalid_arguments, result_of, unknown_tool
-from antiphon.core.loop import (
+from antiphon.core.records import Call, CallState, Runner, RunStatus
+from antiphon.core.tools.ledger import arguments_digest, invalid_arguments, result_of, unknown_tool
+from antiphon.core.tools.loop import (
     AwaitOutputs,
     CallModel,
     NextStep,
@@ -19,7 +20,6 @@ from antiphon.core.loop import (
     next_step,
     over_limit,
 )
-from antiphon.core.records import Call, CallState, Runner, RunStatus
 from antiphon.errors import InternalError
 from tests.core.test_placement import run
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.core.blocks import Audio, File, Image
-from antiphon.core.media import unreadable
+from antiphon.core.rules.media import unreadable
 
 
 def image(data: str | None) -> Image:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from antiphon.core.manifest import ToolDeclaration
-from antiphon.core.option_rules import check_options
+from antiphon.core.rules.options import check_options
 
 WEATHER = ToolDeclaration(name="weather")
 NOTHING: dict[str, Any] = {

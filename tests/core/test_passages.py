@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.core.passages import MOST_CHARS, Piece, pieces
-from antiphon.core.words import terms
+from antiphon.core.knowledge.passages import MOST_CHARS, Piece, pieces
+from antiphon.core.knowledge.words import terms
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from antiphon.core.blocks import Message, Opaque, Reasoning, Text
-from antiphon.core.prefixes import path_digests, said
+from antiphon.core.traffic.prefixes import path_digests, said
 from tests.support.lines import KEY, answer, asks, call, line, model, user
 
 

@@ -22,10 +22,10 @@ from antiphon.core.blocks import (
     Role,
     Text,
 )
-from antiphon.core.findings import Severity
 from antiphon.core.manifest import ToolDeclaration
-from antiphon.core.profile import Echo, Profile, with_facts
-from antiphon.core.rules import check
+from antiphon.core.rules.findings import Severity
+from antiphon.core.rules.graph import check
+from antiphon.core.rules.profile import Echo, Profile, with_facts
 from antiphon.errors import InvalidInput
 from tests.support.lines import PNG, answer, asks, call, line, model, said, system, user
 

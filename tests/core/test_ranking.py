@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from antiphon.core.ranking import index, rank
-from antiphon.core.words import terms
+from antiphon.core.knowledge.ranking import index, rank
+from antiphon.core.knowledge.words import terms
 from tests.support.plain_bm25 import BASELINES, LANGUAGES, PlainBm25, read_set
 
 

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from antiphon.core.findings import GRAPH_CODES, PROFILE_CODES
-from antiphon.core.reasons import REASONS
+from antiphon.core.rules.findings import GRAPH_CODES, PROFILE_CODES
+from antiphon.core.rules.reasons import REASONS
 
 ROOT = Path(__file__).parent.parent.parent
 

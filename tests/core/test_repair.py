@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from antiphon.core.blocks import Message, Origin, Outcome, Role, Text, ToolResult
-from antiphon.core.repair import RESULT_MISSING, listed, repair
-from antiphon.core.rules import check
+from antiphon.core.rules.graph import check
+from antiphon.core.rules.repair import RESULT_MISSING, listed, repair
 from tests.support.lines import answer, asks, call, line, model, system, user
 
 MENDED = frozenset(

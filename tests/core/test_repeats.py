@@ -7,7 +7,7 @@ import pytest
 from antiphon.core.commands import NewCall
 from antiphon.core.ids import CallId, Digest
 from antiphon.core.records import CallState, Runner
-from antiphon.core.repeats import AwaitTwin, Fresh, Reuse, TooOften, may_begin, repetition
+from antiphon.core.tools.repeats import AwaitTwin, Fresh, Reuse, TooOften, may_begin, repetition
 from tests.support.calls import ledger_call
 
 LIMIT = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from antiphon.core.inputs import Retrieved
-from antiphon.core.retrieval import (
+from antiphon.core.knowledge.retrieval import (
     Beside,
     Found,
     Passage,

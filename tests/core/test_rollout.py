@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from antiphon.core.ids import TenantId
-from antiphon.core.rollout import Kind, Rollout, Stage, Way, compare, way
+from antiphon.core.traffic.rollout import Kind, Rollout, Stage, Way, compare, way
 
 
 def goes(stage: Stage, *, tools: bool, share: int = 100, bucket: int = 0) -> Way:

@@ -26,10 +26,10 @@ from antiphon.core.blocks import (
     Trust,
     Unknown,
 )
-from antiphon.core.findings import Severity
 from antiphon.core.ids import CallId, ConversationId, MessageId, RunId
-from antiphon.core.ledger import arguments_digest
-from antiphon.core.rules import LineChecker, check
+from antiphon.core.rules.findings import Severity
+from antiphon.core.rules.graph import LineChecker, check
+from antiphon.core.tools.ledger import arguments_digest
 from tests.support.lines import KEY, answer, asks, call, line, model, said, system, user
 
 ALWAYS_FROM_TREE = {"dangling_leaf", "cycle", "missing_parent", "foreign_parent"}

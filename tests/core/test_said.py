@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.core.said import Said, in_its_words
+from antiphon.core.answers.said import Said, in_its_words
 
 KEY = "sk-proj-AbCdEfGhIjKlMnOp"
 

@@ -20,7 +20,7 @@ from antiphon.core.ids import (
     SessionId,
 )
 from antiphon.core.records import Conversation, Run, RunKind, RunOptions, RunStatus
-from antiphon.core.scheduling import (
+from antiphon.core.sessions.scheduling import (
     GOAL_CHARACTERS,
     AskFirst,
     BeginAnew,

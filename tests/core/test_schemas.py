@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from antiphon.core.schemas import MAX_PROBLEM_CHARACTERS, compile_schema
+from antiphon.core.answers.schemas import MAX_PROBLEM_CHARACTERS, compile_schema
 from antiphon.errors import InvalidInput
 
 WEATHER: dict[str, Any] = {
@@ -112,8 +112,8 @@ def test_a_problem_is_one_bounded_sentence() -> None:
 def test_the_library_is_loaded_only_when_it_is_asked() -> None:
     lines = (
         "import sys",
-        "from antiphon.core.assembler import Assembler",
-        "from antiphon.core.schemas import compile_schema",
+        "from antiphon.core.answers.assembler import Assembler",
+        "from antiphon.core.answers.schemas import compile_schema",
         "check = compile_schema({'type': 'object'})",
         "assert 'jsonschema' not in sys.modules",
         "assert check.problem('{}') is None",

@@ -15,7 +15,7 @@ from antiphon.core.blocks import Message, Role, Status, Text, Trust
 from antiphon.core.ids import Digest, MessageId
 from antiphon.core.inputs import Memory, Retrieved, Stable, Summary
 from antiphon.core.manifest import Policy, ToolDeclaration, stored_digest
-from antiphon.core.sequence import MessageSequence, block_digest, sequence, sequence_digest
+from antiphon.core.rules.sequence import MessageSequence, block_digest, sequence, sequence_digest
 from antiphon.errors import SequenceRejected
 from tests.support.lines import KEY, answer, asks, call, line, model, said, system, user
 

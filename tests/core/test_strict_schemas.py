@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from antiphon.adapters import registry
-from antiphon.core.strict_schemas import strict_problems
+from antiphon.core.rules.strict_schemas import strict_problems
 
 CLAUDE = registry.get("anthropic").profile
 CLOSED = {"type": "object", "additionalProperties": False}

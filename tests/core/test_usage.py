@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from antiphon.core.deltas import Usage
-from antiphon.core.usage import Cost, Used, added, together, used
-from antiphon.engine.models import Model, Routing
-from antiphon.engine.prices import AS_OF, PRICES, Price
+from antiphon.core.answers.deltas import Usage
+from antiphon.core.answers.usage import Cost, Used, added, together, used
+from antiphon.engine.catalogue.models import Model, Routing
+from antiphon.engine.catalogue.prices import AS_OF, PRICES, Price
 
 INSIDE = Usage(input=100, output=20, cached=60, cache_write=10, reasoning=5)
 APART = Usage(input=30, output=20, cached=60, cache_write=10, reasoning=5, cache_apart=True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from antiphon.core.words import LONGEST_TERM, terms
+from antiphon.core.knowledge.words import LONGEST_TERM, terms
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ from antiphon.core.dispatch import State
 from antiphon.core.ids import MessageId, OperationId, RunId
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import TERMINAL_CALL, Approval, Call, CallState, Run, Runner, RunStatus
-from antiphon.engine.explain import exact_request
-from antiphon.engine.models import Model, Models
+from antiphon.engine.catalogue.models import Model, Models
+from antiphon.engine.keeping.explain import exact_request
 from antiphon.engine.runs.startup import confirm_ended
 from antiphon.engine.settings import Settings
 from tests.crash.effects import functions

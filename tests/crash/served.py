@@ -47,7 +47,7 @@ def live(life: Life) -> int:
 
 def main() -> None:
     """Fork lives as told."""
-    for name in ("aiohttp", "antiphon.cli.serve", "antiphon.server.serving", "jsonschema"):
+    for name in ("aiohttp", "antiphon.cli.serve", "antiphon.server.http.serving", "jsonschema"):
         import_module(name)
     for name in (
         "antiphon.stores.sqlite",

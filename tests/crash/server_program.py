@@ -16,10 +16,10 @@ from pathlib import Path
 import msgspec
 
 import antiphon
-from antiphon.engine.models import Model, Models
+from antiphon.engine.catalogue.models import Model, Models
 from antiphon.engine.settings import Settings
 from antiphon.server.app import build
-from antiphon.server.serving import listen, serve, url_of
+from antiphon.server.http.serving import listen, serve, url_of
 from tests.crash.hooks import Killer, install
 
 WAIT_S = 60.0

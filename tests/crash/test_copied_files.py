@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from antiphon.core.blocks import Status
-from antiphon.core.examination import Problem
 from antiphon.core.ids import ConversationId, MessageId, RunId
+from antiphon.core.telling.examination import Problem
 from antiphon.engine.edge.clock import SystemClock
 from antiphon.handles.chat import Chat
 from antiphon.library import Antiphon

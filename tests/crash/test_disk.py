@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.core.examination import Problem
+from antiphon.core.telling.examination import Problem
 from antiphon.engine.edge.clock import SystemClock
 from antiphon.errors import StoreError
 from antiphon.handles.run import RunHandle

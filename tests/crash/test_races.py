@@ -17,10 +17,10 @@ from antiphon.core.commands import Accept, Command, PlaceRun, StartKey
 from antiphon.core.ids import ConversationId, Digest, NodeId
 from antiphon.core.records import OPEN_RUN, Run
 from antiphon.engine.assembly import open_world
+from antiphon.engine.catalogue.models import Model, Models, Routing
 from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.engine import Engine
 from antiphon.engine.live import Broker
-from antiphon.engine.models import Model, Models, Routing
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.stores.base import Store

@@ -23,7 +23,7 @@ from antiphon.core.events import SessionSwitched, decode_event
 from antiphon.core.ids import ConversationId
 from antiphon.core.manifest import WireRequest
 from antiphon.core.records import Cause, RunStatus
-from antiphon.core.scheduling import SWITCH_TOOL
+from antiphon.core.sessions.scheduling import SWITCH_TOOL
 from antiphon.core.tree import line as visible
 from antiphon.engine.settings import Settings
 from antiphon.errors import AntiphonError

@@ -280,7 +280,7 @@ async def test_an_answer_that_was_finished_is_kept_though_its_connection_stays_o
 
 
 async def test_the_providers_key_is_in_no_record(db: Path) -> None:
-    from antiphon.engine.models import Model, Models, Secret
+    from antiphon.engine.catalogue.models import Model, Models, Secret
 
     model = Model(
         name="m", profile="openai-chat", model="m", base_url="http://x.invalid/v1",

@@ -19,10 +19,10 @@ from antiphon.core.commands import (
     StartRun,
 )
 from antiphon.core.dispatch import Denied
+from antiphon.core.knowledge.retrieval import Passage, Question
 from antiphon.core.records import CallState, RunStatus
-from antiphon.core.retrieval import Passage, Question
-from antiphon.engine.explain import exact_request
-from antiphon.engine.models import REHEARSAL, REHEARSAL_MODEL, Models, Routing
+from antiphon.engine.catalogue.models import REHEARSAL, REHEARSAL_MODEL, Models, Routing
+from antiphon.engine.keeping.explain import exact_request
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools.function import Function
 from antiphon.errors import NotDurable, StoreError

@@ -12,7 +12,7 @@ from antiphon.core.blocks import Message, Origin, Role, Status, Text, Trust
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, MessageId
 from antiphon.core.records import Response
 from antiphon.engine.engine import Engine
-from antiphon.engine.explain import exact_request
+from antiphon.engine.keeping.explain import exact_request
 from antiphon.engine.runs.responding import Opening, begin, foreseen, placed
 from antiphon.engine.runs.terms import terms
 from antiphon.errors import Erased

@@ -8,11 +8,11 @@ from types import MappingProxyType
 import pytest
 
 from antiphon.adapters import registry
-from antiphon.core.assembler import Assembler
+from antiphon.core.answers.assembler import Assembler
+from antiphon.core.answers.schemas import compile_schema
 from antiphon.core.dispatch import State
 from antiphon.core.recovery import Resend
-from antiphon.core.schemas import compile_schema
-from antiphon.engine.models import Model, Models, Secret
+from antiphon.engine.catalogue.models import Model, Models, Secret
 from antiphon.engine.ports import Cut
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from antiphon.core.answers.judging import Verdict
 from antiphon.core.asking import Ask
 from antiphon.core.blocks import Origin, Role
 from antiphon.core.events import Committed, decode_event
-from antiphon.core.judging import Verdict
 from antiphon.core.records import RunStatus
 from antiphon.engine.settings import Settings
 from antiphon.errors import InvalidInput

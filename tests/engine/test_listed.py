@@ -10,7 +10,7 @@ import pytest
 
 from antiphon.core.blocks import Message, Origin, Reasoning, Role, Text, default_trust
 from antiphon.core.ids import ConversationId, MessageId, SessionId
-from antiphon.engine.explain import explain
+from antiphon.engine.keeping.explain import explain
 from antiphon.errors import DigestMismatch, NotFound
 from antiphon.handles.chat import Chat
 from antiphon.handles.run import RunHandle

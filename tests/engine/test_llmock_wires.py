@@ -20,7 +20,7 @@ from llmock.scenarios import Reply, ToolCall
 from antiphon import Chat, RunHandle, Settings, tool
 from antiphon.core.dispatch import State
 from antiphon.core.records import CallState
-from antiphon.engine.models import Model, Models, Secret
+from antiphon.engine.catalogue.models import Model, Models, Secret
 from antiphon.errors import OutcomeUnknown, ProviderFailed
 from antiphon.library import open as open_app
 from tests.support.upstream import WAIT_S

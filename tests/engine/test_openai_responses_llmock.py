@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from antiphon.core.dispatch import State
-from antiphon.engine.models import Model, Models, Secret
+from antiphon.engine.catalogue.models import Model, Models, Secret
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function
 from antiphon.errors import AntiphonError

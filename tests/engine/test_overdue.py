@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from antiphon.engine.models import Model, Models
+from antiphon.engine.catalogue.models import Model, Models
 from antiphon.engine.ports import Cut, NotSent
 from antiphon.engine.settings import Settings
 from tests.support import responses_stream as items

@@ -13,7 +13,7 @@ import pytest
 from antiphon.core.asking import Ask
 from antiphon.core.planning.trace import BlockKind, PromptTrace, Reason
 from antiphon.core.records import RunStatus
-from antiphon.engine.models import REHEARSAL_MODEL, Models
+from antiphon.engine.catalogue.models import REHEARSAL_MODEL, Models
 from antiphon.engine.settings import Settings
 from antiphon.errors import Refused
 from antiphon.handles.chat import Chat

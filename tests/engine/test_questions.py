@@ -12,7 +12,7 @@ from antiphon.core.manifest import Purpose, ToolDeclaration
 from antiphon.core.questions import Question, Reply, Said, Unsaid
 from antiphon.core.records import Run
 from antiphon.engine.dispatch.questions import Questions
-from antiphon.engine.explain import exact_request, told
+from antiphon.engine.keeping.explain import exact_request, told
 from antiphon.engine.ports import Cut, NotSent
 from antiphon.engine.runs.control import Control
 from antiphon.engine.settings import Settings

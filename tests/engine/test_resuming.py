@@ -19,7 +19,7 @@ from antiphon.core.commands import BindHandle, Command
 from antiphon.core.dispatch import State
 from antiphon.core.records import RunStatus
 from antiphon.core.recovery import Resend
-from antiphon.engine.models import Model, Models
+from antiphon.engine.catalogue.models import Model, Models
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools import Function
 from antiphon.errors import AntiphonError, OutcomeUnknown, ProviderFailed, RunCanceled

@@ -6,8 +6,8 @@ import asyncio
 from typing import Any, cast
 
 from antiphon.core.ids import LOCAL_TENANT
-from antiphon.core.rollout import Rollout, Stage
-from antiphon.core.standing import Rollouts, SetRollout
+from antiphon.core.traffic.rollout import Rollout, Stage
+from antiphon.core.traffic.standing import Rollouts, SetRollout
 from antiphon.engine.rollouts import FRESH_MS, RolloutTable
 from antiphon.stores.base import Store
 from tests.support.clock import SimulatedClock

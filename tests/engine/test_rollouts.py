@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from antiphon.core.standing import Question
+from antiphon.core.traffic.standing import Question
 from antiphon.engine.rollouts import FRESH_MS, RolloutTable
 from antiphon.stores.base import Store
 from antiphon.stores.sqlite import open_sqlite

@@ -17,11 +17,11 @@ from antiphon.core.blocks import Message
 from antiphon.core.dispatch import State
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, RunId, TenantId
 from antiphon.core.records import RunStatus
-from antiphon.core.standing import SpendingSince, day_of
+from antiphon.core.traffic.standing import SpendingSince, day_of
+from antiphon.engine.catalogue.models import Model, Models, Routing
+from antiphon.engine.catalogue.prices import Price
 from antiphon.engine.gates import Gates
-from antiphon.engine.models import Model, Models, Routing
 from antiphon.engine.ports import Cut, NotSent
-from antiphon.engine.prices import Price
 from antiphon.engine.settings import Settings
 from antiphon.errors import Conflict, OutcomeUnknown, ProviderFailed
 from antiphon.library import Antiphon

@@ -23,7 +23,7 @@ from antiphon.core.events import Decided, SessionActivated, SessionSwitched, dec
 from antiphon.core.ids import CallId, MessageId
 from antiphon.core.manifest import WireRequest
 from antiphon.core.records import Cause, RunStatus, Session
-from antiphon.core.scheduling import SWITCH_TOOL
+from antiphon.core.sessions.scheduling import SWITCH_TOOL
 from antiphon.core.tree import line as visible
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools.function import Function

@@ -11,8 +11,8 @@ import pytest
 
 from antiphon.adapters.registry import KNOWN
 from antiphon.core.recovery import Resend
+from antiphon.engine.catalogue.models import HOMES, Secret
 from antiphon.engine.edge import local_model
-from antiphon.engine.models import HOMES, Secret
 from antiphon.engine.settings import KINDS, Settings
 from antiphon.errors import InvalidInput, NotFound
 

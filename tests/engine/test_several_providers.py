@@ -21,7 +21,7 @@ import pytest
 from antiphon.adapters import registry
 from antiphon.core.asking import Ask
 from antiphon.core.blocks import Block, Image, Message, Reasoning, Role, Text, ToolCall
-from antiphon.engine.models import Model, Models
+from antiphon.engine.catalogue.models import Model, Models
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools.function import Function
 from antiphon.handles.chat import Chat

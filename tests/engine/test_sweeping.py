@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from antiphon.core.ids import LOCAL_TENANT, ConversationId
-from antiphon.engine.erasure import DAY_MS
+from antiphon.engine.keeping.erasure import DAY_MS
+from antiphon.engine.keeping.sweeping import AT_ONCE, EVERY_S, Sweep
 from antiphon.engine.settings import Settings, Stateless
-from antiphon.engine.sweeping import AT_ONCE, EVERY_S, Sweep
 from tests.server.stage import Served, served
 from tests.support.clock import SimulatedClock
 from tests.support.provider import Hold, ScriptedProvider, chunk, says

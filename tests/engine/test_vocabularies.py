@@ -11,7 +11,7 @@ import pytest
 from antiphon.adapters import registry
 from antiphon.adapters.base import render
 from antiphon.core.manifest import Policy
-from antiphon.engine.vocabularies import VOCABULARIES, counter_of
+from antiphon.engine.catalogue.vocabularies import VOCABULARIES, counter_of
 from tests.support.lines import KEY, line, model, system, user
 
 KNOWN = json.loads((Path(__file__).parents[1] / "data" / "tokens.json").read_text("utf-8"))

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from antiphon.adapters import registry
-from antiphon.core.answer import Answer
-from antiphon.core.assembler import Assembler
+from antiphon.core.answers.answer import Answer
+from antiphon.core.answers.assembler import Assembler
 from antiphon.errors import AntiphonError
 from tests.fuzzing import mutations
 from tests.fuzzing.mutations import EVENTS, FRAMES, LINES, Form, Part

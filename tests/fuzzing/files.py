@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from antiphon.core import archive
 from antiphon.core.ids import ConversationId
+from antiphon.core.telling import archive
 from antiphon.engine.settings import KINDS, Settings
 from antiphon.errors import AntiphonError
 from tests.fuzzing import mutations

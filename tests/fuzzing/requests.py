@@ -15,9 +15,9 @@ from antiphon.adapters import registry
 from antiphon.adapters.base import render
 from antiphon.core.digests import NO_KEY
 from antiphon.core.manifest import WireRequest
-from antiphon.core.repair import repair
-from antiphon.core.rollout import compare
-from antiphon.core.rules import check as rules
+from antiphon.core.rules.graph import check as rules
+from antiphon.core.rules.repair import repair
+from antiphon.core.traffic.rollout import compare
 from antiphon.engine.ports import Reply
 from antiphon.errors import AntiphonError, SequenceRejected
 from antiphon.server.doors.relay import renamed

@@ -16,7 +16,7 @@ from antiphon.core.ids import ConversationId
 from antiphon.engine.engine import Engine
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools.function import Function
-from antiphon.server.serving import listen, serve, url_of
+from antiphon.server.http.serving import listen, serve, url_of
 from tests.server.stage import served
 from tests.support.provider import ScriptedProvider
 

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from antiphon.core.ids import ConversationId, TenantId
-from antiphon.core.keys import EVERY_RIGHT, KeyTerms
+from antiphon.core.traffic.keys import EVERY_RIGHT, KeyTerms
+from antiphon.engine.catalogue.models import Model, Models, Routing
+from antiphon.engine.catalogue.prices import PRICES, Price
 from antiphon.engine.engine import Engine
-from antiphon.engine.models import Model, Models, Routing
-from antiphon.engine.prices import PRICES, Price
 from antiphon.engine.settings import Settings
 from antiphon.server.app import build
-from antiphon.server.principals import Keyring
+from antiphon.server.rights.principals import Keyring
 from tests.server.stage import ROOT
 from tests.support.asgi import WAIT_S, Answer, Client
 from tests.support.clock import SimulatedClock

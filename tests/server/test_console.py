@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from antiphon.core.ids import LOCAL_TENANT
-from antiphon.core.keys import EVERY_RIGHT
+from antiphon.core.traffic.keys import EVERY_RIGHT
 from antiphon.server import console
 from antiphon.server.app import build
 from antiphon.server.console.site import BUILT, FALLBACK, Site
-from antiphon.server.principals import Keyring
+from antiphon.server.rights.principals import Keyring
 from tests.server.stage import ROOT, served
 from tests.support.asgi import Client
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from antiphon.core.archive import read
+from antiphon.core.telling.archive import read
 from tests.server.stage import ROOT, Served, served
 from tests.support.provider import ScriptedProvider, asks, says
 

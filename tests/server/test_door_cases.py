@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from antiphon.core.findings import GRAPH_CODES
-from antiphon.engine.models import Model, Models
+from antiphon.core.rules.findings import GRAPH_CODES
+from antiphon.engine.catalogue.models import Model, Models
 from antiphon.engine.settings import Settings
 from tests.adapters import chat_judge, messages_judge, responses_judge
 from tests.cases.command import call

@@ -11,8 +11,8 @@ import anthropic
 import openai
 import pytest
 
-from antiphon.cli.documents import document_of
-from antiphon.cli.judging import judge
+from antiphon.cli.requests.documents import document_of
+from antiphon.cli.requests.judging import judge
 from antiphon.core.ids import LOCAL_TENANT
 from tests.server.sdk import WAIT_S, Door, door
 from tests.server.test_doors import HI, WEATHER

@@ -15,8 +15,8 @@ import pytest
 from antiphon.core.ids import LOCAL_TENANT, RunId
 from antiphon.core.records import Run, RunStatus
 from antiphon.engine.dispatch.listing import told_mappings
-from antiphon.engine.erasure import KEPT_S
-from antiphon.engine.explain import exact_request
+from antiphon.engine.keeping.erasure import KEPT_S
+from antiphon.engine.keeping.explain import exact_request
 from antiphon.engine.ports import Cut
 from antiphon.handles.events import Ended
 from antiphon.handles.run import RunHandle

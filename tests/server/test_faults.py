@@ -10,8 +10,8 @@ import pytest
 from starlette.types import Scope
 
 from antiphon import errors
-from antiphon.core.findings import Finding
-from antiphon.server.faults import error_body, headers_of, status_of
+from antiphon.core.rules.findings import Finding
+from antiphon.server.http.faults import error_body, headers_of, status_of
 from tests.server.stage import ROOT, served
 from tests.support.asgi import WAIT_S
 from tests.support.provider import Hold, ScriptedProvider, asks, says

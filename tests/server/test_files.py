@@ -9,9 +9,9 @@ import openai
 import pytest
 
 from antiphon.core.ids import ConversationId, TenantId
-from antiphon.core.keys import USUAL_RIGHTS, Right
+from antiphon.core.traffic.keys import USUAL_RIGHTS, Right
 from antiphon.engine.settings import Settings
-from antiphon.server.principals import Keyring
+from antiphon.server.rights.principals import Keyring
 from tests.server.process import server_process
 from tests.server.sdk import door
 from tests.server.stage import ROOT, served

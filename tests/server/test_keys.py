@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from antiphon.core.ids import TenantId
-from antiphon.core.keys import EVERY_RIGHT, Right
+from antiphon.core.traffic.keys import EVERY_RIGHT, Right
 from antiphon.engine.edge.clock import SystemClock
 from antiphon.engine.engine import Engine
 from antiphon.server.app import build, endpoints
-from antiphon.server.endpoints import Endpoint
-from antiphon.server.principals import Keyring
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.rights.principals import Keyring
 from tests.server.stage import ROOT
 from tests.support.asgi import Client
 from tests.support.clock import SimulatedClock

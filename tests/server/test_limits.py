@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from antiphon.engine.settings import Settings
-from antiphon.server.serving import listen, serve
+from antiphon.server.http.serving import listen, serve
 from tests.server.stage import ROOT, Served, served
 from tests.support.asgi import WAIT_S
 

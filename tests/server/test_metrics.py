@@ -11,7 +11,7 @@ import pytest
 
 from antiphon.core.ids import RunId
 from antiphon.engine.ports import Cut
-from antiphon.server.logs import Lines
+from antiphon.server.http.logs import Lines
 from antiphon.server.metrics import METRICS
 from tests.server.stage import ROOT, Served, served
 from tests.support.provider import ScriptedProvider, asks, chunk, says

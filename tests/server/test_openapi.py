@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from antiphon.server.app import endpoints
-from antiphon.server.openapi import PATH, document
+from antiphon.server.describing.openapi import PATH, document
 from tests.server.process import server_process
 
 BOUND_S = 300

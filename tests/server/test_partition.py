@@ -21,13 +21,13 @@ import pytest
 from antiphon.client import Client
 from antiphon.core.blocks import Status
 from antiphon.core.ids import LOCAL_TENANT
-from antiphon.core.keys import USUAL_RIGHTS
 from antiphon.core.records import RunStatus
+from antiphon.core.traffic.keys import USUAL_RIGHTS
 from antiphon.engine.assembly import open_world
 from antiphon.errors import AntiphonError
 from antiphon.handles.chat import Chat
 from antiphon.handles.run import RunHandle
-from antiphon.server.principals import Keyring
+from antiphon.server.rights.principals import Keyring
 from tests.server.nodes import PATIENCE_S, Nodes, shared, shown, until
 from tests.server.stage import ROOT
 from tests.support.network import Network, networks

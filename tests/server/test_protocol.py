@@ -5,7 +5,7 @@ from __future__ import annotations
 import h11
 import pytest
 
-from antiphon.server.protocol import _Framing
+from antiphon.server.http.protocol import _Framing
 
 GET = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n"
 REQUESTS = {

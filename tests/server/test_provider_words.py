@@ -12,10 +12,10 @@ import anthropic
 import openai
 import pytest
 
+from antiphon.core.answers.said import Said
 from antiphon.core.commands import EraseConversation
 from antiphon.core.ids import LOCAL_TENANT, RunId
-from antiphon.core.said import Said
-from antiphon.engine.explain import explain
+from antiphon.engine.keeping.explain import explain
 from antiphon.engine.settings import Settings, Stateless
 from tests.server.sdk import WAIT_S, Door, door
 from tests.support.provider import ScriptedProvider, Status, Step, says

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from antiphon.core import events as core
+from antiphon.core.answers.deltas import Channel
 from antiphon.core.blocks import (
     Block,
     Message,
@@ -25,7 +26,6 @@ from antiphon.core.blocks import (
     ToolCall,
     Trust,
 )
-from antiphon.core.deltas import Channel
 from antiphon.core.events import Preview
 from antiphon.core.ids import CallId, ConversationId, Digest, MessageId, RunId
 from antiphon.core.records import Call, CallState, Runner, RunStatus

@@ -17,13 +17,13 @@ from antiphon.adapters.openai_chat import OpenAIChat
 from antiphon.core.asking import Ask
 from antiphon.core.blocks import Audio, Image, Message, Text
 from antiphon.core.ids import ConversationId, RunId, TenantId
-from antiphon.core.keys import EVERY_RIGHT
 from antiphon.core.records import RunStatus
-from antiphon.engine.models import Model, Models
+from antiphon.core.traffic.keys import EVERY_RIGHT
+from antiphon.engine.catalogue.models import Model, Models
 from antiphon.engine.settings import Settings
 from antiphon.server.app import build
 from antiphon.server.doors.relay import renamed
-from antiphon.server.principals import Keyring
+from antiphon.server.rights.principals import Keyring
 from tests.server.stage import ROOT
 from tests.support import converse
 from tests.support.asgi import Client

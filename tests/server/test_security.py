@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from antiphon.core.blocks import Image, Text
-from antiphon.core.findings import Change, Repair
-from antiphon.core.repair import listed
+from antiphon.core.rules.findings import Change, Repair
+from antiphon.core.rules.repair import listed
 from antiphon.engine.settings import Settings
 from antiphon.errors import InvalidInput
 from antiphon.server import mending
-from antiphon.server.logs import Lines
-from antiphon.server.urls import check_block_urls
+from antiphon.server.http.logs import Lines
+from antiphon.server.http.urls import check_block_urls
 from tests.server.stage import ROOT, served
 from tests.support.provider import ScriptedProvider, says
 
@@ -95,7 +95,7 @@ MAY = {
     "engine/edge/rehearsal.py",
     "engine/edge/local_model.py",
     "engine/edge/signing.py",
-    "server/serving.py",
+    "server/http/serving.py",
     "client/",
     "cli/",
     "engine/tools/mcp/",

@@ -7,7 +7,7 @@ import gc
 import socket
 
 from antiphon.engine.settings import Settings
-from antiphon.server.serving import NEW_OBJECTS, listen, seldom_collected
+from antiphon.server.http.serving import NEW_OBJECTS, listen, seldom_collected
 
 
 def test_what_was_there_before_is_not_looked_through_while_it_serves() -> None:

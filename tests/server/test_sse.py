@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
-from antiphon.core.attach import Ending
 from antiphon.core.records import StoredEvent
+from antiphon.core.telling.attach import Ending
 from antiphon.engine.settings import Settings
-from antiphon.server.serving import listen, serve
-from antiphon.server.sse import EventStream, Streams
+from antiphon.server.http.serving import listen, serve
+from antiphon.server.http.sse import EventStream, Streams
 from tests.server.stage import ROOT, Served, served
 from tests.support.asgi import WAIT_S, Frame
 from tests.support.provider import DONE, Hold, ScriptedProvider, chunk, says, usage

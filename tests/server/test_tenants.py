@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from antiphon.core.ids import ConversationId, TenantId
-from antiphon.core.keys import EVERY_RIGHT
+from antiphon.core.traffic.keys import EVERY_RIGHT
 from antiphon.server.app import build
-from antiphon.server.principals import Keyring
+from antiphon.server.rights.principals import Keyring
 from tests.server.stage import ROOT
 from tests.support.asgi import Client
 from tests.support.engines import app_on

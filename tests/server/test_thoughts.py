@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import anthropic
 import pytest
 
-from antiphon.engine.models import Model, Models
+from antiphon.engine.catalogue.models import Model, Models
 from antiphon.engine.settings import Settings
 from tests.server.sdk import WAIT_S, Door, door
 from tests.support import messages_stream as said

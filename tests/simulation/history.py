@@ -18,11 +18,11 @@ from antiphon.core.asking import Ask
 from antiphon.core.ids import ConversationId, NodeId
 from antiphon.core.records import OPEN_RUN, Run, RunStatus
 from antiphon.core.recovery import Resend
+from antiphon.engine.catalogue.models import Model, Models
 from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.edge.entropy import Ids
 from antiphon.engine.engine import Engine
 from antiphon.engine.live import Broker
-from antiphon.engine.models import Model, Models
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools.toolbox import Toolbox
 from antiphon.engine.world import World

@@ -16,7 +16,7 @@ from antiphon.core.dispatch import ACTIVE, State
 from antiphon.core.ids import ConversationId, MessageId, NodeId, RunId
 from antiphon.core.records import TERMINAL_CALL, Run, RunStatus
 from antiphon.engine.dispatch.lines import LineCache
-from antiphon.engine.explain import exact_request
+from antiphon.engine.keeping.explain import exact_request
 from antiphon.engine.live import Broker
 from antiphon.engine.world import World
 from antiphon.errors import AntiphonError

@@ -15,7 +15,7 @@ from unittest import mock
 import msgspec
 
 from antiphon.core import recovery
-from antiphon.core.answer import Answer
+from antiphon.core.answers.answer import Answer
 from antiphon.core.commands import FinishCall
 from antiphon.core.ids import ConversationId
 from antiphon.core.records import Call, CallState, StoredEvent

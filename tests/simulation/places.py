@@ -19,7 +19,7 @@ from unittest import mock
 
 from asyncpg import exceptions as pg
 
-from antiphon.core.examination import Check
+from antiphon.core.telling.examination import Check
 from antiphon.stores.base import Store
 from antiphon.stores.postgres import open_postgres, writer
 from antiphon.stores.postgres.statements import PostgresStatements

@@ -6,6 +6,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from antiphon.core.answers.deltas import Usage
 from antiphon.core.blocks import (
     Block,
     Message,
@@ -36,7 +37,6 @@ from antiphon.core.commands import (
     WaitRun,
     Written,
 )
-from antiphon.core.deltas import Usage
 from antiphon.core.digests import NO_KEY, digest
 from antiphon.core.dispatch import Denied
 from antiphon.core.ids import (

@@ -8,6 +8,8 @@ from dataclasses import replace
 import msgspec
 import pytest
 
+from antiphon.core.answers.deltas import Usage
+from antiphon.core.answers.usage import Cost, Used
 from antiphon.core.blocks import Role, Status
 from antiphon.core.commands import (
     Accept,
@@ -30,12 +32,10 @@ from antiphon.core.commands import (
     Supersede,
     Then,
 )
-from antiphon.core.deltas import Usage
 from antiphon.core.dispatch import ACTIVE, Denied, State
 from antiphon.core.ids import MessageId, NodeId, OperationId, RunId
 from antiphon.core.manifest import manifest_digest
 from antiphon.core.records import Attempt, RunKind, RunStatus
-from antiphon.core.usage import Cost, Used
 from antiphon.errors import InternalError, NotFound
 from antiphon.stores.base import Store
 from tests.stores.talk import DEADLINE_MS, START_MS, Talk, a_digest, done

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
+from antiphon.core.answers.judging import Verdict
 from antiphon.core.blocks import Origin, Status
 from antiphon.core.commands import AskAgain, CancelRun, Fence, MoveHead, Then
 from antiphon.core.events import HeadMoved, Placed, RunChanged, decode_event
 from antiphon.core.ids import MessageId, RunId
-from antiphon.core.judging import Verdict
 from antiphon.core.records import RunStatus
 from tests.stores.talk import START_MS, Talk
 

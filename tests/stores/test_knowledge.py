@@ -7,10 +7,10 @@ import pytest
 from antiphon.core.blocks import Trust
 from antiphon.core.commands import CreateConversation, EraseConversation
 from antiphon.core.ids import ConversationId, Digest, SessionId, TenantId
-from antiphon.core.knowledge import File, NewFile, Remembered, RememberedKind
-from antiphon.core.passages import pieces
-from antiphon.core.ranking import index, rank
-from antiphon.core.words import terms
+from antiphon.core.knowledge.kept import File, NewFile, Remembered, RememberedKind
+from antiphon.core.knowledge.passages import pieces
+from antiphon.core.knowledge.ranking import index, rank
+from antiphon.core.knowledge.words import terms
 from antiphon.errors import Conflict, NotFound
 from antiphon.stores.base import Store
 

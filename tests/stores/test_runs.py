@@ -31,9 +31,9 @@ from antiphon.core.ids import (
     RunId,
     SessionId,
 )
-from antiphon.core.ledger import NOT_RUN, WAS_RUNNING
 from antiphon.core.placement import as_started
 from antiphon.core.records import CallState, RunKind, RunStatus
+from antiphon.core.tools.ledger import NOT_RUN, WAS_RUNNING
 from antiphon.errors import InvalidInput, NotFound, Refused
 from antiphon.stores.base import Store
 from tests.stores.talk import START_MS, Talk, a_digest, done

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from antiphon.core.commands import Then
 from antiphon.core.ids import TenantId
-from antiphon.core.rollout import Difference, Kind, Rollout, Stage
-from antiphon.core.standing import (
+from antiphon.core.traffic.rollout import Difference, Kind, Rollout, Stage
+from antiphon.core.traffic.standing import (
     Differences,
     ForgetShadow,
     NoteShadow,

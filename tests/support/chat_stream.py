@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from antiphon.adapters.openai_chat.read import Reader
-from antiphon.core.answer import Answer
-from antiphon.core.assembler import Assembler
-from antiphon.core.deltas import Delta
+from antiphon.core.answers.answer import Answer
+from antiphon.core.answers.assembler import Assembler
+from antiphon.core.answers.deltas import Delta
 
 DONE = b"data: [DONE]\n\n"
 

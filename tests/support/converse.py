@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from antiphon.adapters.bedrock.read import Reader
-from antiphon.core.answer import Answer
-from antiphon.core.assembler import Assembler
-from antiphon.core.deltas import Delta
+from antiphon.core.answers.answer import Answer
+from antiphon.core.answers.assembler import Assembler
+from antiphon.core.answers.deltas import Delta
 
 STREAM = "application/vnd.amazon.eventstream"
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from antiphon.core.retrieval import Retriever
+from antiphon.core.knowledge.retrieval import Retriever
 from antiphon.engine.assembly import open_world
 from antiphon.engine.engine import Engine
 from antiphon.engine.ports import Clock

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from antiphon.adapters.gemini.read import Reader
-from antiphon.core.answer import Answer
-from antiphon.core.assembler import Assembler
-from antiphon.core.deltas import Delta
+from antiphon.core.answers.answer import Answer
+from antiphon.core.answers.assembler import Assembler
+from antiphon.core.answers.deltas import Delta
 
 MODEL = "gemini-3.8-flash"
 COUNTS = {"promptTokenCount": 7, "candidatesTokenCount": 9, "totalTokenCount": 16}

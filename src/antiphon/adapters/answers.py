@@ -8,7 +8,7 @@ from typing import Final, TypeVar, assert_never
 import msgspec
 
 from antiphon.adapters.json_text import decode_lenient, is_cut
-from antiphon.core.deltas import Delta, Ended, Failed
+from antiphon.core.answers.deltas import Delta, Ended, Failed
 from antiphon.core.wire.body import EVENT_STREAM, Body
 from antiphon.core.wire.events import Broken, Event, Framed, Whole
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits

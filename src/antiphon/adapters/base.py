@@ -15,21 +15,21 @@ from typing import Final, NamedTuple, Protocol, Self, runtime_checkable
 
 import msgspec
 
-from antiphon.adapters.tool_names import ToolNames
+from antiphon.adapters.naming.tool_names import ToolNames
 from antiphon.adapters.weighing import weigh_ending, weigh_head, weigh_items
 from antiphon.core import manifest
+from antiphon.core.answers.deltas import Channel, Delta, Usage
 from antiphon.core.blocks import Block, Message, Opaque, ToolCall, whole_of
-from antiphon.core.deltas import Channel, Delta, Usage
 from antiphon.core.digests import Hasher, hasher
-from antiphon.core.findings import Finding
 from antiphon.core.ids import CallId, ConversationId, Digest
 from antiphon.core.inputs import InputBlock
 from antiphon.core.manifest import Policy, ToolDeclaration, WireRequest
-from antiphon.core.option_rules import check_options
 from antiphon.core.planning.tokens import TOKENS_A_REPLY, Counter, Weight
-from antiphon.core.profile import Profile
 from antiphon.core.recovery import Rung
-from antiphon.core.rules import Judged
+from antiphon.core.rules.findings import Finding
+from antiphon.core.rules.graph import Judged
+from antiphon.core.rules.options import check_options
+from antiphon.core.rules.profile import Profile
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
 
 SEALED_BYTES: Final = 64 * 1024

@@ -14,11 +14,11 @@ import msgspec
 
 from antiphon.adapters.base import HttpVerdict, Parsed, Reader, RenderedLine, ResumableReader
 from antiphon.core.digests import NO_KEY, digest
-from antiphon.core.findings import Finding
 from antiphon.core.ids import ConversationId
 from antiphon.core.manifest import Policy, ToolDeclaration, WireRequest
-from antiphon.core.profile import Profile, with_facts
 from antiphon.core.recovery import Rung
+from antiphon.core.rules.findings import Finding
+from antiphon.core.rules.profile import Profile, with_facts
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
 from antiphon.errors import InvalidInput
 
@@ -81,7 +81,7 @@ class Dialect(Generic[W]):
     Args:
         profile: What the dialect allows.
         wire: How a request is spelled where no fact says otherwise.
-        facts: What is known of the model beyond that: `antiphon.core.profile.FACTS`, and any
+        facts: What is known of the model beyond that: `antiphon.core.rules.profile.FACTS`, and any
             field of `wire`. A value of None is as good as absent.
         pieces: What renders and reads it.
 

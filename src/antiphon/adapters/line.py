@@ -10,17 +10,17 @@ from typing import Final, NamedTuple, Self
 import msgspec
 
 from antiphon.adapters.base import Closed, GrowingBody, Rendering, Rested, request_hasher
-from antiphon.adapters.call_ids import CallIds
-from antiphon.adapters.tool_names import ToolNames
+from antiphon.adapters.naming.call_ids import CallIds
+from antiphon.adapters.naming.tool_names import ToolNames
 from antiphon.core.blocks import Message, Role, message_digest
 from antiphon.core.digests import fold
-from antiphon.core.envelope import enveloped
-from antiphon.core.findings import Severity
 from antiphon.core.ids import CallId, ConversationId, Digest
 from antiphon.core.inputs import InputBlock, digest_beside
+from antiphon.core.knowledge.envelope import enveloped
 from antiphon.core.manifest import Mapping, Policy, ToolDeclaration, WireRequest
-from antiphon.core.profile import Profile
-from antiphon.core.rules import LineChecker
+from antiphon.core.rules.findings import Severity
+from antiphon.core.rules.graph import LineChecker
+from antiphon.core.rules.profile import Profile
 from antiphon.errors import InternalError, InvalidInput, SequenceRejected
 
 METHOD: Final = "POST"

@@ -18,7 +18,7 @@ from antiphon.adapters.openai_chat import OpenAIChat
 from antiphon.adapters.openai_chat.dialects import DIALECTS as CHAT
 from antiphon.adapters.openai_chat.dialects import OPENAI
 from antiphon.adapters.openai_responses import OpenAIResponses
-from antiphon.core.profile_reading import KIND_NAMES
+from antiphon.core.rules.profile_reading import KIND_NAMES
 from antiphon.errors import InvalidInput
 
 KNOWN: Final = (
@@ -104,7 +104,7 @@ def get(
 
     Args:
         profile: A name out of `KNOWN`.
-        facts: See `antiphon.core.profile.FACTS`; values may be JSON text, as stored.
+        facts: See `antiphon.core.rules.profile.FACTS`; values may be JSON text, as stored.
         version: An older version of it; None for the newest.
 
     Raises:

@@ -23,7 +23,7 @@ import msgspec
 from antiphon.adapters.base import Closed, GrowingBody, Rendering
 from antiphon.adapters.contents import is_blank
 from antiphon.adapters.line import Line
-from antiphon.adapters.tool_names import ToolNames
+from antiphon.adapters.naming.tool_names import ToolNames
 from antiphon.core.blocks import (
     Block,
     Message,
@@ -37,11 +37,11 @@ from antiphon.core.blocks import (
     ToolResult,
     block_id,
 )
-from antiphon.core.findings import Finding
 from antiphon.core.ids import ConversationId, Digest, MessageId
 from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.profile import Profile
-from antiphon.core.profile_rules import INSTRUCTING
+from antiphon.core.rules.dialect import INSTRUCTING
+from antiphon.core.rules.findings import Finding
+from antiphon.core.rules.profile import Profile
 from antiphon.errors import InternalError, SequenceRejected
 
 USER: Final = "user"

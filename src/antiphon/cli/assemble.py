@@ -15,11 +15,11 @@ from typing import Final
 import click
 import msgspec
 
-from antiphon.cli.documents import decode, read_bytes
 from antiphon.cli.output import json_option
-from antiphon.core.answer import Answer
-from antiphon.core.deltas import Usage
-from antiphon.core.schemas import SchemaCheck
+from antiphon.cli.requests.documents import decode, read_bytes
+from antiphon.core.answers.answer import Answer
+from antiphon.core.answers.deltas import Usage
+from antiphon.core.answers.schemas import SchemaCheck
 from antiphon.errors import InvalidInput
 
 DEFAULT_PROFILE: Final = "openai-chat"
@@ -70,7 +70,7 @@ def command(file: str, profile: str | None, content_type: str | None, as_json: b
 def assemble(recording: Recording, *, profile: str, content_type: str) -> Answer:
     """Return what the recorded answer amounts to, read as the engine would read it."""
     from antiphon.adapters import registry
-    from antiphon.core.assembler import Assembler
+    from antiphon.core.answers.assembler import Assembler
 
     reader = registry.get(profile).reader(content_type)
     assembler = Assembler(tools=recording.tools)
@@ -205,7 +205,7 @@ def _reads(value: Mapping[str, object]) -> Iterator[bytes]:
 
 def _checks(tools: object) -> Iterator[tuple[str, SchemaCheck]]:
     """Yield name and check of each tool, in whichever dialect they are declared."""
-    from antiphon.core.schemas import compile_schema
+    from antiphon.core.answers.schemas import compile_schema
 
     for number, declared in enumerate(_flat(tools)):
         at = f"tools[{number}]"

@@ -18,13 +18,13 @@ from antiphon.cli.output import config_option, db_option, json_option, print_jso
 from antiphon.cli.view.text import Ink, count, size
 from antiphon.core.commands import Repair
 from antiphon.core.dispatch import ACTIVE, Denied, State
-from antiphon.core.examination import Check, Problem
 from antiphon.core.ids import LOCAL_TENANT
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import Conversation
+from antiphon.core.telling.examination import Check, Problem
 from antiphon.engine.assembly import open_store
 from antiphon.engine.edge.clock import SystemClock
-from antiphon.engine.explain import may_have_left, verified_request
+from antiphon.engine.keeping.explain import may_have_left, verified_request
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.errors import AntiphonError, Erased, NotFound

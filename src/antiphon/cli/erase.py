@@ -11,7 +11,7 @@ from antiphon.cli.through import through
 from antiphon.cli.view.text import count
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, TenantId
 from antiphon.core.records import Conversation
-from antiphon.engine.erasure import Erasure
+from antiphon.engine.keeping.erasure import Erasure
 from antiphon.engine.settings import Settings
 from antiphon.errors import InvalidInput, NotFound
 

@@ -17,10 +17,10 @@ from antiphon.cli.lookup import EVERY, find
 from antiphon.cli.opening import reading, run, settings_of
 from antiphon.cli.output import config_option, db_option, json_option, note, print_json
 from antiphon.cli.view.text import count
-from antiphon.core.archive import write
 from antiphon.core.ids import LOCAL_TENANT
 from antiphon.core.records import Conversation
-from antiphon.engine.looking import archived
+from antiphon.core.telling.archive import write
+from antiphon.engine.keeping.looking import archived
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput, NotFound

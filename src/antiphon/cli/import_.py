@@ -14,10 +14,10 @@ from antiphon.cli.opening import reading, run, server_of, settings_of, writing
 from antiphon.cli.output import config_option, db_option, json_option, note, print_json
 from antiphon.cli.through import through
 from antiphon.cli.view.text import count
-from antiphon.core.archive import MAX_LINE_BYTES, Archive, read
 from antiphon.core.ids import LOCAL_TENANT, ConversationId
 from antiphon.core.records import Conversation
-from antiphon.engine.importing import Brought, bring
+from antiphon.core.telling.archive import MAX_LINE_BYTES, Archive, read
+from antiphon.engine.keeping.importing import Brought, bring
 from antiphon.engine.settings import Settings
 from antiphon.errors import InvalidInput, NotFound
 

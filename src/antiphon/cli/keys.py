@@ -13,8 +13,8 @@ from antiphon.cli.output import config_option, db_option, json_option, note, pri
 from antiphon.cli.through import through
 from antiphon.cli.view.text import Ink, table
 from antiphon.core.ids import LOCAL_TENANT, TenantId
-from antiphon.core.keys import EVERY_RIGHT, USUAL_RIGHTS, Key, KeyTerms, Right
-from antiphon.core.standing import SpendingSince, day_of
+from antiphon.core.traffic.keys import EVERY_RIGHT, USUAL_RIGHTS, Key, KeyTerms, Right
+from antiphon.core.traffic.standing import SpendingSince, day_of
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.errors import NotFound
@@ -193,7 +193,7 @@ async def _usage(settings: Settings, key: str) -> dict[str, Any]:
     server = await server_of(settings)
     if server is not None:
         return await through(server, "GET", f"/keys/{key}/usage")
-    from antiphon.server.admission import month_began_ms
+    from antiphon.server.rights.admission import month_began_ms
 
     async with reading(settings) as world:
         if all(key != known.id for known in await world.store.keys()):
@@ -209,7 +209,7 @@ async def _usage(settings: Settings, key: str) -> dict[str, Any]:
 
 
 async def _keyring(world: World) -> Any:  # noqa: ANN401 - the server's part is loaded when it is needed
-    from antiphon.server.principals import Keyring
+    from antiphon.server.rights.principals import Keyring
 
     return await Keyring.load(world)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import click
 import msgspec
 
-from antiphon.cli.documents import read_document
-from antiphon.cli.elsewhere import Answer, Mending, Taken, answers, mending
-from antiphon.cli.judging import Verdict, judge
 from antiphon.cli.output import json_option, note, print_json
+from antiphon.cli.requests.documents import read_document
+from antiphon.cli.requests.elsewhere import Answer, Mending, Taken, answers, mending
+from antiphon.cli.requests.judging import Verdict, judge
 from antiphon.cli.view.text import Ink
 from antiphon.cli.view.verdict import lines, see
-from antiphon.core.findings import Finding, Severity
-from antiphon.core.reasons import REASONS
+from antiphon.core.rules.findings import Finding, Severity
+from antiphon.core.rules.reasons import REASONS
 
 
 @click.command("lint")

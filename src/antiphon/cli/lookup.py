@@ -8,11 +8,11 @@ from typing import Final, TypeAlias, TypeGuard, assert_never
 
 from antiphon.cli.view.text import harmless
 from antiphon.core.blocks import Message, Role
-from antiphon.core.explanation import OperationTold
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, MessageId, OperationId, RunId
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import Conversation, Run
-from antiphon.engine.explain import may_have_left, told
+from antiphon.core.telling.explanation import OperationTold
+from antiphon.engine.keeping.explain import may_have_left, told
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput, NotFound
 

@@ -10,14 +10,14 @@ import msgspec
 
 from antiphon.adapters import registry
 from antiphon.adapters.base import Adapter, Parsed, Rendering
-from antiphon.adapters.conversion import convert
-from antiphon.adapters.repairing import repaired
-from antiphon.cli.documents import Document, read_document
-from antiphon.cli.graph import read_graph
-from antiphon.cli.kept_state import with_call_ids
+from antiphon.adapters.requests.conversion import convert
+from antiphon.adapters.requests.repairing import repaired
 from antiphon.cli.output import json_option, mappings, note, print_json
-from antiphon.cli.recognition import SAYING, recognise
-from antiphon.core.repair import listed
+from antiphon.cli.requests.documents import Document, read_document
+from antiphon.cli.requests.graph import read_graph
+from antiphon.cli.requests.kept_state import with_call_ids
+from antiphon.cli.requests.recognition import SAYING, recognise
+from antiphon.core.rules.repair import listed
 
 UNNAMED = "unnamed-model"
 

@@ -13,8 +13,8 @@ from antiphon.cli.output import config_option, db_option, json_option, note, pri
 from antiphon.cli.through import through
 from antiphon.cli.view.text import Ink, harmless, table
 from antiphon.core.ids import LOCAL_TENANT, TenantId
-from antiphon.core.rollout import EVERY_MODEL, Rollout, Stage
-from antiphon.core.standing import Differences, ForgetShadow, Rollouts, SetRollout, Tallies
+from antiphon.core.traffic.rollout import EVERY_MODEL, Rollout, Stage
+from antiphon.core.traffic.standing import Differences, ForgetShadow, Rollouts, SetRollout, Tallies
 from antiphon.engine.settings import Settings
 
 tenant_option = click.option("--tenant", default=LOCAL_TENANT, help="Whose traffic; local.")

@@ -15,7 +15,7 @@ from antiphon import __version__
 from antiphon.cli.opening import place_of, settings_of
 from antiphon.cli.output import config_option, db_option, print_json
 from antiphon.cli.view.text import Ink
-from antiphon.engine.models import REHEARSAL
+from antiphon.engine.catalogue.models import REHEARSAL
 from antiphon.engine.settings import Settings
 from antiphon.stores.addresses import is_shared
 
@@ -44,10 +44,10 @@ def command(
 async def _serve(settings: Settings, *, as_json: bool) -> None:
     from antiphon.engine.assembly import open_world
     from antiphon.engine.engine import Engine
-    from antiphon.server import logs
     from antiphon.server.app import build
-    from antiphon.server.principals import Keyring
-    from antiphon.server.serving import listen, may_listen, serve, told_to_stop, url_of
+    from antiphon.server.http import logs
+    from antiphon.server.http.serving import listen, may_listen, serve, told_to_stop, url_of
+    from antiphon.server.rights.principals import Keyring
 
     # At a terminal the one screen shall stay; whoever collects the log has no terminal.
     logs.configure(logging.WARNING if sys.stderr.isatty() else logging.INFO)

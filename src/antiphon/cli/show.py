@@ -16,10 +16,10 @@ from antiphon.cli.view.run import message_page, operation, timeline
 from antiphon.cli.view.text import Ink, screen_width
 from antiphon.cli.view.tree import Tree, conversation_list, conversation_page, first_words
 from antiphon.core.blocks import Message
-from antiphon.core.explanation import OperationTold
 from antiphon.core.ids import LOCAL_TENANT
 from antiphon.core.records import Conversation, Run
-from antiphon.engine.explain import explain, plan_told, verified_request
+from antiphon.core.telling.explanation import OperationTold
+from antiphon.engine.keeping.explain import explain, plan_told, verified_request
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput

@@ -18,8 +18,8 @@ import msgspec
 
 from antiphon.client.state import State, attached, fresh, reduce
 from antiphon.client.wire import Lost, Pause, Wire, lost_by, not_antiphon
-from antiphon.core.attach import Ending, Frame, Frames, Numbered
 from antiphon.core.events import CaughtUp, Durable, StreamItem
+from antiphon.core.telling.attach import Ending, Frame, Frames, Numbered
 from antiphon.core.wire.events import Broken, Event
 from antiphon.core.wire.sse import EventStream
 

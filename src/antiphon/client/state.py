@@ -15,7 +15,6 @@ from typing import Final, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from antiphon.core.attach import Delta, End, Ending, Frame, Held, Numbered, Reached, Snapshot
 from antiphon.core.events import (
     CallChanged,
     Committed,
@@ -41,6 +40,16 @@ from antiphon.core.events import (
 )
 from antiphon.core.ids import MessageId, RunId
 from antiphon.core.records import OPEN_RUN, RunStatus
+from antiphon.core.telling.attach import (
+    Delta,
+    End,
+    Ending,
+    Frame,
+    Held,
+    Numbered,
+    Reached,
+    Snapshot,
+)
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,7 +132,7 @@ def fresh(before: State, after: State) -> list[Preview]:
     """Return the text that `after` shows and `before` did not, as pieces with their places.
 
     Example:
-        >>> from antiphon.core.deltas import Channel
+        >>> from antiphon.core.answers.deltas import Channel
         >>> piece = Delta(run=RunId("r"), generation=1, block=0, channel=Channel.TEXT,
         ...               offset=0, text="Hi")
         >>> [p.text for p in fresh(State(), reduce(State(), piece))]

@@ -19,7 +19,7 @@ import aiohttp
 import msgspec
 
 from antiphon import __version__
-from antiphon.core.findings import Finding
+from antiphon.core.rules.findings import Finding
 from antiphon.errors import (
     AntiphonError,
     Conflict,

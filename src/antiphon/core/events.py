@@ -12,13 +12,13 @@ from typing import TypeAlias
 
 import msgspec
 
-from antiphon.core.deltas import Channel
+from antiphon.core.answers.deltas import Channel
+from antiphon.core.answers.judging import Verdict
+from antiphon.core.answers.usage import Used
 from antiphon.core.dispatch import State
 from antiphon.core.ids import CallId, MessageId, OperationId, RunId, SessionId
-from antiphon.core.judging import Verdict
 from antiphon.core.manifest import Purpose
 from antiphon.core.records import CallState, Cause, RunStatus
-from antiphon.core.usage import Used
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):

@@ -3,7 +3,7 @@
 They are made for a dispatch and are never nodes of the tree: exports, lines and the digest of a
 message know nothing of them. Each has a scope that it holds for and a trust that says who vouches
 for it, and none of them can instruct: all that is ever made of one is text between our tags
-beside the words of a user (`antiphon.core.envelope`).
+beside the words of a user (`antiphon.core.knowledge.envelope`).
 
 `Stable` and `Memory` stand before the talk; `Retrieved` was found for one message and stays
 beside it; a `Summary` stands for the older part of the line.

@@ -11,12 +11,12 @@ from typing import TypeAlias
 
 import msgspec
 
+from antiphon.core.answers.usage import Cost
 from antiphon.core.blocks import Message, Status
 from antiphon.core.commands import StartRun
 from antiphon.core.ids import CallId, ConversationId, Digest, MessageId, RunId, SessionId
 from antiphon.core.records import Run, RunStatus
 from antiphon.core.tree import last_closed_point, open_calls
-from antiphon.core.usage import Cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from antiphon.core.answers.deltas import Usage
 from antiphon.core.blocks import Message, Origin, Role, Status, ToolCall, Trust
-from antiphon.core.deltas import Usage
 from antiphon.core.ids import ConversationId, MessageId, OperationId
 from antiphon.core.manifest import Purpose, QuestionText, ToolDeclaration
 from antiphon.core.records import Run

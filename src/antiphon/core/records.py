@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from antiphon.core.answers.said import Said
+from antiphon.core.answers.usage import Cost, Used
 from antiphon.core.blocks import Block
 from antiphon.core.dispatch import State
 from antiphon.core.ids import (
@@ -26,8 +28,6 @@ from antiphon.core.ids import (
     TenantId,
 )
 from antiphon.core.manifest import Mapping, Purpose
-from antiphon.core.said import Said
-from antiphon.core.usage import Cost, Used
 
 
 class _Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -191,7 +191,7 @@ class Run(_Row, frozen=True, kw_only=True):
     for, empty where it named none, and `switched` says that such a wish was settled.
 
     Tokens and `cost` are those of its whole answers, questions beside the turn included; what of
-    them is counted where says `core.usage.Used`. `cost` is None once one answer has no known price.
+    them is counted where says `core.answers.usage.Used`. `cost` is None once one answer has no known price.
     """
 
     id: RunId

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from antiphon.core.ids import NodeId
-from antiphon.core.retrieval import Retriever
+from antiphon.core.knowledge.retrieval import Retriever
 from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.edge.clock import SystemClock
 from antiphon.engine.edge.entropy import Ids, SystemEntropy

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from antiphon.core.answers.deltas import Channel
 from antiphon.core.asking import Ask, Output
 from antiphon.core.blocks import Block, Message, Origin, Role, Status, Text, default_trust
 from antiphon.core.commands import (
@@ -23,7 +24,6 @@ from antiphon.core.commands import (
     StartKey,
     StartRun,
 )
-from antiphon.core.deltas import Channel
 from antiphon.core.dispatch import Denied
 from antiphon.core.events import StreamItem
 from antiphon.core.ids import (
@@ -36,7 +36,6 @@ from antiphon.core.ids import (
     TenantId,
     message_id,
 )
-from antiphon.core.ledger import text_result
 from antiphon.core.placement import refuses_new_text
 from antiphon.core.records import (
     OPEN_RUN,
@@ -47,13 +46,16 @@ from antiphon.core.records import (
     RunKind,
     RunStatus,
 )
-from antiphon.core.rollout import Rollout
+from antiphon.core.tools.ledger import text_result
+from antiphon.core.traffic.rollout import Rollout
 from antiphon.core.tree import with_results
+from antiphon.engine.catalogue.vocabularies import read_vocabularies
 from antiphon.engine.dispatch.overdue import Overdue
-from antiphon.engine.erasure import Erasure
+from antiphon.engine.keeping.erasure import Erasure
+from antiphon.engine.keeping.looking import back_to, is_answer, parent_of
+from antiphon.engine.keeping.sweeping import Sweep
 from antiphon.engine.knowledge.files import Files
 from antiphon.engine.knowledge.memories import Memories
-from antiphon.engine.looking import back_to, is_answer, parent_of
 from antiphon.engine.nodes.neighbours import Neighbours
 from antiphon.engine.runs.entering import Start
 from antiphon.engine.runs.refusals import carried_out, refusal
@@ -62,9 +64,7 @@ from antiphon.engine.runs.terms import terms
 from antiphon.engine.runs.verdicts import Verdicts
 from antiphon.engine.runs.workers import Workers
 from antiphon.engine.sessions.people import Sessions
-from antiphon.engine.sweeping import Sweep
 from antiphon.engine.texts import storable
-from antiphon.engine.vocabularies import read_vocabularies
 from antiphon.engine.world import World
 from antiphon.errors import Conflict, InvalidInput, NotFound, Refused
 

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from antiphon.core.fairness import FairQueue
 from antiphon.core.ids import TenantId
-from antiphon.engine.models import Model
+from antiphon.core.traffic.fairness import FairQueue
+from antiphon.engine.catalogue.models import Model
 from antiphon.engine.ports import Clock
 from antiphon.errors import Conflict
 

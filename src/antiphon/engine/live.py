@@ -14,8 +14,8 @@ from collections.abc import AsyncGenerator, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
+from antiphon.core.answers.deltas import Channel
 from antiphon.core.blocks import Opaque
-from antiphon.core.deltas import Channel
 from antiphon.core.events import (
     CaughtUp,
     Committed,

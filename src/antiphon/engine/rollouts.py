@@ -16,8 +16,8 @@ from antiphon.adapters.base import Adapter
 from antiphon.core.blocks import Message
 from antiphon.core.ids import ConversationId, MessageId, TenantId
 from antiphon.core.manifest import Policy
-from antiphon.core.rollout import EVERY_MODEL, Rollout
-from antiphon.core.standing import Rollouts, SetRollout
+from antiphon.core.traffic.rollout import EVERY_MODEL, Rollout
+from antiphon.core.traffic.standing import Rollouts, SetRollout
 from antiphon.engine.ports import Clock
 from antiphon.stores.base import Store
 

@@ -20,8 +20,8 @@ from msgspec import Meta
 
 from antiphon.core.recovery import Resend, RetryPolicy
 from antiphon.core.wire.limits import Limits
+from antiphon.engine.catalogue.models import Models, read_models, suggestion
 from antiphon.engine.knowledge.named import NamedRetriever, read_retrievers
-from antiphon.engine.models import Models, read_models, suggestion
 from antiphon.engine.tools.mcp.servers import McpServer, read_servers
 from antiphon.errors import InvalidInput
 

@@ -12,8 +12,8 @@ from typing import Any, Final, TypeVar
 
 from antiphon.core.commands import Command, Fence
 from antiphon.core.dispatch import Denied
+from antiphon.core.knowledge.retrieval import Retriever
 from antiphon.core.records import Run
-from antiphon.core.retrieval import Retriever
 from antiphon.engine.dispatch.counting import Counts
 from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.dispatch.planning import Planner

@@ -13,11 +13,11 @@ from antiphon.core.asking import Ask, ModelTold, Output
 from antiphon.core.blocks import Block, Message
 from antiphon.core.commands import StartKey
 from antiphon.core.events import StreamItem
-from antiphon.core.explanation import Explanation, PlanTold
 from antiphon.core.ids import ConversationId, MessageId, RunId
-from antiphon.core.knowledge import File, Remembered, RememberedKind
+from antiphon.core.knowledge.kept import File, Remembered, RememberedKind
+from antiphon.core.knowledge.retrieval import Beside
 from antiphon.core.records import Call, Conversation, Run, Session
-from antiphon.core.retrieval import Beside
+from antiphon.core.telling.explanation import Explanation, PlanTold
 
 
 class Backend(Protocol):

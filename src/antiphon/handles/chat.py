@@ -11,9 +11,9 @@ from antiphon.core.asking import Ask, ModelTold
 from antiphon.core.blocks import Block, Message
 from antiphon.core.commands import StartKey
 from antiphon.core.ids import ConversationId, MessageId, RunId
-from antiphon.core.knowledge import File, Remembered, RememberedKind
+from antiphon.core.knowledge.kept import File, Remembered, RememberedKind
+from antiphon.core.knowledge.retrieval import Beside
 from antiphon.core.records import Conversation, Run, Session
-from antiphon.core.retrieval import Beside
 from antiphon.core.tree import siblings
 from antiphon.errors import InvalidInput, NotFound
 from antiphon.handles.backend import Backend

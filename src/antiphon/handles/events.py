@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from antiphon.core.answers.judging import Verdict
 from antiphon.core.blocks import Message
 from antiphon.core.events import Preview
 from antiphon.core.ids import RunId
-from antiphon.core.judging import Verdict
 from antiphon.core.records import Call, RunStatus
 
 

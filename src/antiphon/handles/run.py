@@ -8,16 +8,16 @@ from contextlib import aclosing
 import msgspec
 
 from antiphon.core import events
+from antiphon.core.answers.deltas import Channel
+from antiphon.core.answers.said import Said
 from antiphon.core.asking import Output
 from antiphon.core.blocks import Message, Text
-from antiphon.core.deltas import Channel
 from antiphon.core.dispatch import State
 from antiphon.core.events import CaughtUp, Durable, Preview
-from antiphon.core.explanation import Explanation, PlanTold
 from antiphon.core.ids import RunId
-from antiphon.core.reasons import REASONS
 from antiphon.core.records import TERMINAL_CALL, Call, CallState, Run, RunStatus
-from antiphon.core.said import Said
+from antiphon.core.rules.reasons import REASONS
+from antiphon.core.telling.explanation import Explanation, PlanTold
 from antiphon.errors import AntiphonError, OutcomeUnknown, ProviderFailed, Refused, RunCanceled
 from antiphon.handles.backend import Backend
 from antiphon.handles.events import (

@@ -25,16 +25,16 @@ from antiphon.server import (
     responses,
     uistream,
 )
-from antiphon.server.admission import Admission
-from antiphon.server.body import answer
-from antiphon.server.edge import Edge
-from antiphon.server.endpoints import Endpoint
-from antiphon.server.faults import Faults
-from antiphon.server.limits import LOOPBACK, Limits
-from antiphon.server.openapi import PATH as DOCUMENT
-from antiphon.server.openapi import document
-from antiphon.server.principals import Keyring, Principals
-from antiphon.server.sse import Streams
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.describing.openapi import PATH as DOCUMENT
+from antiphon.server.describing.openapi import document
+from antiphon.server.http.body import answer
+from antiphon.server.http.edge import Edge
+from antiphon.server.http.faults import Faults
+from antiphon.server.http.limits import LOOPBACK, Limits
+from antiphon.server.http.sse import Streams
+from antiphon.server.rights.admission import Admission
+from antiphon.server.rights.principals import Keyring, Principals
 
 
 def endpoints() -> list[Endpoint]:

@@ -21,11 +21,11 @@ from antiphon.core.commands import (
     SetMetadata,
 )
 from antiphon.core.dispatch import Denied
-from antiphon.core.findings import Finding
 from antiphon.core.ids import MessageId
-from antiphon.core.keys import Right
 from antiphon.core.records import Conversation
-from antiphon.core.rules import LineChecker
+from antiphon.core.rules.findings import Finding
+from antiphon.core.rules.graph import LineChecker
+from antiphon.core.traffic.keys import Right
 from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
 from antiphon.engine.engine import Engine
@@ -33,15 +33,15 @@ from antiphon.engine.runs.refusals import refusal
 from antiphon.engine.runs.responding import foreseen, placed, places_of
 from antiphon.engine.texts import storable
 from antiphon.errors import NotFound, SequenceRejected
-from antiphon.server.body import Body, answer, decoded, engine_of, queried
-from antiphon.server.endpoints import Endpoint
-from antiphon.server.principals import principal_of
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import Body, answer, decoded, engine_of, queried
+from antiphon.server.http.urls import check_urls
 from antiphon.server.responses.attaching import without_attached
 from antiphon.server.responses.items import Listing, all_items, items_of, page_of
 from antiphon.server.responses.output import Json
 from antiphon.server.responses.request import Metadata, unsupported
-from antiphon.server.scope import view_of
-from antiphon.server.urls import check_urls
+from antiphon.server.rights.principals import principal_of
+from antiphon.server.rights.scope import view_of
 
 PATH: Final = "/v1/conversations"
 ONE: Final = PATH + "/{conversation}"

@@ -11,12 +11,12 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.core.knowledge import File
+from antiphon.core.knowledge.kept import File
 from antiphon.errors import InvalidInput
-from antiphon.server.body import Query, answer, engine_of, queried
-from antiphon.server.endpoints import Endpoint
-from antiphon.server.principals import principal_of
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import Query, answer, engine_of, queried
 from antiphon.server.responses.output import Json
+from antiphon.server.rights.principals import principal_of
 
 PATH: Final = "/v1/files"
 ONE: Final = PATH + "/{file}"

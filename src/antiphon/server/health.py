@@ -11,8 +11,8 @@ from starlette.responses import Response
 
 from antiphon.engine.world import World
 from antiphon.errors import StoreError
-from antiphon.server.body import answer, engine_of
-from antiphon.server.endpoints import Endpoint
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import answer, engine_of
 
 PATIENCE_S: Final = 2.0
 """How long a store may take to answer that there is one."""

@@ -9,13 +9,13 @@ from typing import Final
 from starlette.requests import Request
 
 from antiphon.adapters.base import Parsed
-from antiphon.adapters.repairing import repaired
-from antiphon.core.keys import Right
+from antiphon.adapters.requests.repairing import repaired
 from antiphon.core.manifest import Mapping
-from antiphon.core.repair import listed
-from antiphon.core.rules import check
+from antiphon.core.rules.graph import check
+from antiphon.core.rules.repair import listed
+from antiphon.core.traffic.keys import Right
 from antiphon.errors import InvalidInput, SequenceRejected
-from antiphon.server.principals import principal_of
+from antiphon.server.rights.principals import principal_of
 
 ASKED: Final = "antiphon-repair"
 TOLD: Final = "antiphon-repairs"

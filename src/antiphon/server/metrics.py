@@ -17,14 +17,14 @@ from starlette.responses import Response
 from antiphon.core.dispatch import State
 from antiphon.core.events import CallChanged, Committed, DispatchChanged, RunChanged, Withdrawn
 from antiphon.core.events import decode_event as decoded
-from antiphon.core.findings import GRAPH_CODES, PROFILE_CODES
 from antiphon.core.ids import CallId, ConversationId, OperationId, RunId
-from antiphon.core.keys import Right
 from antiphon.core.manifest import Purpose
 from antiphon.core.records import OPEN_RUN, TERMINAL_CALL, CallState, RunStatus, StoredEvent
+from antiphon.core.rules.findings import GRAPH_CODES, PROFILE_CODES
+from antiphon.core.traffic.keys import Right
 from antiphon.engine.world import World
 from antiphon.errors import AntiphonError, NotFound
-from antiphon.server.endpoints import Endpoint
+from antiphon.server.describing.endpoints import Endpoint
 
 PATH: Final = "/metrics"
 MEDIA_TYPE: Final = "text/plain; version=0.0.4"

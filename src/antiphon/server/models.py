@@ -8,9 +8,9 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.engine.models import Models
-from antiphon.server.body import answer, engine_of
-from antiphon.server.endpoints import Endpoint
+from antiphon.engine.catalogue.models import Models
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import answer, engine_of
 
 PATH: Final = "/v1/models"
 

@@ -12,15 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from antiphon.core.attach import Ending
 from antiphon.core.events import Durable, Preview, RunChanged
 from antiphon.core.ids import ConversationId
 from antiphon.core.records import OPEN_RUN
+from antiphon.core.telling.attach import Ending
 from antiphon.engine.nodes.relay import PATH
 from antiphon.errors import NotFound, Unauthorized
-from antiphon.server.body import engine_of
-from antiphon.server.principals import secret_of
-from antiphon.server.sse import COMMENT, EventStream, Streams, frame
+from antiphon.server.http.body import engine_of
+from antiphon.server.http.sse import COMMENT, EventStream, Streams, frame
+from antiphon.server.rights.principals import secret_of
 
 _written: Final = msgspec.json.Encoder().encode
 

@@ -14,8 +14,8 @@ from antiphon.engine.engine import Engine
 from antiphon.errors import Conflict, Erased, InvalidInput, ProviderFailed
 from antiphon.handles.run import RunHandle
 from antiphon.library import Local
-from antiphon.server.body import engine_of
-from antiphon.server.principals import principal_of
+from antiphon.server.http.body import engine_of
+from antiphon.server.rights.principals import principal_of
 
 KEPT_MS: Final = 24 * 3600 * 1000
 RETRY_KEPT_MS: Final = 10 * 60 * 1000

@@ -13,7 +13,6 @@ from typing import Any, Protocol, TypeVar
 from antiphon.core.blocks import Message
 from antiphon.core.commands import Command, Fence
 from antiphon.core.dispatch import Denied, State
-from antiphon.core.examination import Check
 from antiphon.core.ids import (
     ConversationId,
     Digest,
@@ -25,7 +24,6 @@ from antiphon.core.ids import (
     SessionId,
     TenantId,
 )
-from antiphon.core.keys import Key
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import (
     Attempt,
@@ -38,7 +36,9 @@ from antiphon.core.records import (
     Session,
     StoredEvent,
 )
-from antiphon.core.standing import Change, Question
+from antiphon.core.telling.examination import Check
+from antiphon.core.traffic.keys import Key
+from antiphon.core.traffic.standing import Change, Question
 from antiphon.stores.knowledge import KnowledgeStore
 
 R = TypeVar("R")

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from antiphon.core.ids import ConversationId, TenantId
-from antiphon.core.knowledge import File, Instructions, NewFile, Remembered, RememberedKind
-from antiphon.core.passages import Piece
-from antiphon.core.ranking import Index
+from antiphon.core.knowledge.kept import File, Instructions, NewFile, Remembered, RememberedKind
+from antiphon.core.knowledge.passages import Piece
+from antiphon.core.knowledge.ranking import Index
 
 
 class KnowledgeStore(Protocol):

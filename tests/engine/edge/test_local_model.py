@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from antiphon.core.manifest import WireRequest
+from antiphon.engine.catalogue.models import LOCAL_HOST, LOCAL_MODEL
 from antiphon.engine.edge import local_model
 from antiphon.engine.edge.http import HttpTransport
 from antiphon.engine.edge.local_model import LocalServer
-from antiphon.engine.models import LOCAL_HOST, LOCAL_MODEL
 from antiphon.engine.ports import NotSent
 from tests.support.upstream import WAIT_S
 

@@ -19,10 +19,10 @@ import openai
 import pytest
 
 from antiphon.core.manifest import WireRequest
+from antiphon.engine.catalogue.models import REHEARSAL_HOST, REHEARSAL_MODEL
 from antiphon.engine.edge.http import HttpTransport
 from antiphon.engine.edge.rehearsal import RehearsalServer, ScriptMismatch
 from antiphon.engine.edge.rehearsal_model import WORDS, Answer, Break, Hold, Pause, Stall
-from antiphon.engine.models import REHEARSAL_HOST, REHEARSAL_MODEL
 from antiphon.engine.ports import Cut, Reply
 from antiphon.engine.settings import Settings
 from antiphon.library import open as open_app

@@ -8,8 +8,8 @@ import pytest
 
 from antiphon.core.blocks import Message
 from antiphon.core.ids import LOCAL_TENANT
-from antiphon.core.knowledge import RememberedKind
-from antiphon.engine.explain import exact_request
+from antiphon.core.knowledge.kept import RememberedKind
+from antiphon.engine.keeping.explain import exact_request
 from antiphon.engine.settings import Settings
 from antiphon.errors import InvalidInput, NotFound, StoreError
 from antiphon.library import Antiphon

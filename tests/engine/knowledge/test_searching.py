@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from antiphon.core.commands import Command, PlaceRun
-from antiphon.core.retrieval import Found, Passage, Question, RetrievalStatus, read_beside
-from antiphon.engine.explain import exact_request
-from antiphon.engine.forking import fork
+from antiphon.core.knowledge.retrieval import Found, Passage, Question, RetrievalStatus, read_beside
+from antiphon.engine.keeping.explain import exact_request
+from antiphon.engine.keeping.forking import fork
 from antiphon.errors import AntiphonError
 from antiphon.handles.chat import Chat
 from antiphon.library import Antiphon

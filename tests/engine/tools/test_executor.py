@@ -22,9 +22,9 @@ from antiphon import (
     tool,
 )
 from antiphon.core.blocks import Text
-from antiphon.core.ledger import WAS_RUNNING
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import Approval, Call, CallState, RunStatus
+from antiphon.core.tools.ledger import WAS_RUNNING
 from antiphon.errors import Conflict, InvalidInput, ProviderFailed, RunCanceled
 from tests.support.clock import SimulatedClock
 from tests.support.engines import app_on

@@ -10,8 +10,8 @@ from antiphon.adapters.anthropic.profile import ANTHROPIC, Wire, facts_of
 from antiphon.adapters.anthropic.render import AnthropicLine
 from antiphon.adapters.base import Parsed
 from antiphon.adapters.dialect import Dialect, Pieces
-from antiphon.core.findings import Finding
 from antiphon.core.manifest import Policy
+from antiphon.core.rules.findings import Finding
 
 PIECES = Pieces(line=AnthropicLine, reader=read.Reader, classify=errors.classify, parse=parse.parse)
 

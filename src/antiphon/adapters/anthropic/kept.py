@@ -14,7 +14,7 @@ import msgspec
 from antiphon.adapters.anthropic.parts import cites
 from antiphon.adapters.base import Parsed
 from antiphon.core.blocks import Message, Reasoning, Role, ToolCall, block_id
-from antiphon.core.findings import Finding
+from antiphon.core.rules.findings import Finding
 
 Fields: TypeAlias = Mapping[str, object]
 

@@ -19,8 +19,8 @@ import msgspec
 from antiphon.adapters.anthropic.parts import CITATIONS
 from antiphon.adapters.anthropic.profile import ANTHROPIC, facts_of
 from antiphon.adapters.base import Parsed
-from antiphon.adapters.parsing import Malformed, encode, type_name
-from antiphon.adapters.reading import (
+from antiphon.adapters.requests.parsing import Malformed, encode, type_name
+from antiphon.adapters.requests.reading import (
     NOT_CARRIED,
     SYSTEM,
     RequestReader,

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from antiphon.core.blocks import Role
-from antiphon.core.profile import Echo, Profile, StrictSubset
+from antiphon.core.rules.profile import Echo, Profile, StrictSubset
 
 HOME: Final = "https://api.anthropic.com"
 

@@ -18,8 +18,7 @@ from antiphon.adapters.answers import AnswerReader
 from antiphon.adapters.anthropic.errors import stream_failure
 from antiphon.adapters.anthropic.parts import CITATIONS
 from antiphon.adapters.json_text import decode_lenient
-from antiphon.core.blocks import Opaque
-from antiphon.core.deltas import (
+from antiphon.core.answers.deltas import (
     ArgumentsDelta,
     BlockStopped,
     CallOpened,
@@ -35,6 +34,7 @@ from antiphon.core.deltas import (
     TextDelta,
     Usage,
 )
+from antiphon.core.blocks import Opaque
 from antiphon.core.wire.body import EVENT_STREAM
 from antiphon.core.wire.events import Event
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from antiphon.adapters.anthropic import parts
 from antiphon.adapters.anthropic.head import head
 from antiphon.adapters.anthropic.profile import HOME, Wire, same_model
-from antiphon.adapters.tool_names import ToolNames
+from antiphon.adapters.naming.tool_names import ToolNames
 from antiphon.adapters.turns import Start, TurnsLine
 from antiphon.core.blocks import Block, Opaque, ToolCall, ToolResult
 from antiphon.core.ids import ConversationId
 from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.profile import Profile
+from antiphon.core.rules.profile import Profile
 
 
 class AnthropicLine(TurnsLine):

@@ -15,8 +15,8 @@ import msgspec
 from antiphon.adapters.anthropic.parts import kept
 from antiphon.adapters.anthropic.profile import ANTHROPIC
 from antiphon.adapters.base import Ending
+from antiphon.core.answers.deltas import Channel, Usage
 from antiphon.core.blocks import Block, Opaque, Reasoning, Refusal, Text, ToolCall
-from antiphon.core.deltas import Channel, Usage
 
 STOP: Final = {
     Ending.STOP: "end_turn",

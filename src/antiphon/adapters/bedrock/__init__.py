@@ -11,9 +11,9 @@ from antiphon.adapters.bedrock import errors, kept, parse, read
 from antiphon.adapters.bedrock.profile import ALTERNATING, BEDROCK, BEDROCK_1, Wire, facts_of
 from antiphon.adapters.bedrock.render import BedrockLine
 from antiphon.adapters.dialect import Dialect, Pieces
-from antiphon.core.findings import Finding
 from antiphon.core.manifest import Policy
-from antiphon.core.profile import Profile
+from antiphon.core.rules.findings import Finding
+from antiphon.core.rules.profile import Profile
 
 PIECES = Pieces(line=BedrockLine, reader=read.Reader, classify=errors.classify, parse=parse.parse)
 

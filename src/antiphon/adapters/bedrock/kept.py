@@ -15,7 +15,7 @@ import msgspec
 from antiphon.adapters.anthropic import kept
 from antiphon.adapters.base import Parsed
 from antiphon.core.blocks import Block, Reasoning
-from antiphon.core.findings import Finding
+from antiphon.core.rules.findings import Finding
 
 Fields: TypeAlias = Mapping[str, object]
 

@@ -19,8 +19,15 @@ import msgspec
 from antiphon.adapters.base import Parsed
 from antiphon.adapters.bedrock.head import OWN_FIELDS, OWN_SAMPLING, SAMPLING
 from antiphon.adapters.bedrock.profile import BEDROCK, FORMATS, facts_of
-from antiphon.adapters.parsing import Malformed, encode, type_name
-from antiphon.adapters.reading import NOT_CARRIED, SYSTEM, RequestReader, option, options, role_of
+from antiphon.adapters.requests.parsing import Malformed, encode, type_name
+from antiphon.adapters.requests.reading import (
+    NOT_CARRIED,
+    SYSTEM,
+    RequestReader,
+    option,
+    options,
+    role_of,
+)
 from antiphon.core.blocks import (
     Audio,
     Block,

@@ -11,7 +11,7 @@ import msgspec
 
 from antiphon.adapters.bedrock.profile import FORMATS
 from antiphon.adapters.contents import failure, is_blank
-from antiphon.core.arguments import Worth, worth
+from antiphon.core.answers.arguments import Worth, worth
 from antiphon.core.blocks import (
     Audio,
     Block,

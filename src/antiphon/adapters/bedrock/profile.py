@@ -16,7 +16,7 @@ import msgspec
 from antiphon.adapters.anthropic.profile import facts_of as facts_of_claude
 from antiphon.adapters.anthropic.profile import same_model as same_claude
 from antiphon.core.blocks import Role
-from antiphon.core.profile import Echo, Profile
+from antiphon.core.rules.profile import Echo, Profile
 
 FORMATS: Final[Mapping[str, str]] = {
     "application/pdf": "pdf",

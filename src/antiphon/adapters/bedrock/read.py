@@ -18,8 +18,7 @@ import msgspec
 
 from antiphon.adapters.bedrock.errors import stream_failure
 from antiphon.adapters.json_text import decode_lenient, is_cut
-from antiphon.core.blocks import WHOEVER, Opaque
-from antiphon.core.deltas import (
+from antiphon.core.answers.deltas import (
     ArgumentsDelta,
     BlockStopped,
     CallOpened,
@@ -34,6 +33,7 @@ from antiphon.core.deltas import (
     TextDelta,
     Usage,
 )
+from antiphon.core.blocks import WHOEVER, Opaque
 from antiphon.core.wire.body import Body
 from antiphon.core.wire.events import Broken, Event, Whole
 from antiphon.core.wire.frames import MEDIA_TYPE, Frame, FrameStream

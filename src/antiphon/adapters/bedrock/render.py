@@ -16,7 +16,7 @@ import msgspec
 from antiphon.adapters.bedrock import parts
 from antiphon.adapters.bedrock.head import declared, head, headers, url
 from antiphon.adapters.bedrock.profile import Wire, same_model
-from antiphon.adapters.tool_names import ToolNames
+from antiphon.adapters.naming.tool_names import ToolNames
 from antiphon.adapters.turns import ASSISTANT, USER, Start, TurnsLine
 from antiphon.core.blocks import (
     Block,
@@ -28,7 +28,7 @@ from antiphon.core.blocks import (
 )
 from antiphon.core.ids import ConversationId
 from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.profile import Profile
+from antiphon.core.rules.profile import Profile
 
 TOOLING: Final = (b'{"toolUse":', b'{"toolResult":')
 DOCUMENT: Final = b'{"document":'

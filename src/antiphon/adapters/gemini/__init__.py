@@ -9,8 +9,8 @@ from antiphon.adapters.dialect import Dialect, Pieces
 from antiphon.adapters.gemini import errors, kept, parse, read
 from antiphon.adapters.gemini.profile import GEMINI, Wire, facts_of
 from antiphon.adapters.gemini.render import ContentsLine
-from antiphon.core.findings import Finding
 from antiphon.core.manifest import Policy
+from antiphon.core.rules.findings import Finding
 
 PIECES = Pieces(line=ContentsLine, reader=read.Reader, classify=errors.classify, parse=parse.parse)
 

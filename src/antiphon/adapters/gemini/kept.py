@@ -15,7 +15,7 @@ from antiphon.adapters.base import Parsed
 from antiphon.adapters.gemini.options import camel
 from antiphon.adapters.gemini.parts import SIGNATURE
 from antiphon.core.blocks import Message, Reasoning, Role, ToolCall, block_id
-from antiphon.core.findings import Finding
+from antiphon.core.rules.findings import Finding
 
 Fields: TypeAlias = Mapping[str, object]
 

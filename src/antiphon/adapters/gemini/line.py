@@ -16,7 +16,7 @@ import msgspec
 from antiphon.adapters.base import Closed, GrowingBody
 from antiphon.adapters.gemini.profile import same_model
 from antiphon.adapters.line import Line
-from antiphon.adapters.tool_names import ToolNames
+from antiphon.adapters.naming.tool_names import ToolNames
 from antiphon.core.blocks import (
     Message,
     Opaque,
@@ -28,8 +28,8 @@ from antiphon.core.blocks import (
 )
 from antiphon.core.ids import CallId, ConversationId
 from antiphon.core.manifest import Mapping, Policy, ToolDeclaration
-from antiphon.core.profile import Profile
-from antiphon.core.profile_rules import INSTRUCTING
+from antiphon.core.rules.dialect import INSTRUCTING
+from antiphon.core.rules.profile import Profile
 
 
 class Start(NamedTuple):

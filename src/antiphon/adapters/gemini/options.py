@@ -12,11 +12,11 @@ import msgspec
 from antiphon.adapters.gemini.head import OWN_CONFIG, OWN_FIELDS
 from antiphon.adapters.gemini.profile import GEMINI
 from antiphon.adapters.gemini.schemas import from_openapi
-from antiphon.adapters.parsing import encode, type_name
-from antiphon.adapters.reading import option
-from antiphon.adapters.reading import options as kept
-from antiphon.core.findings import Finding
+from antiphon.adapters.requests.parsing import encode, type_name
+from antiphon.adapters.requests.reading import option
+from antiphon.adapters.requests.reading import options as kept
 from antiphon.core.manifest import Policy, ToolDeclaration
+from antiphon.core.rules.findings import Finding
 from antiphon.errors import InvalidInput
 
 Fields: TypeAlias = Mapping[str, object]

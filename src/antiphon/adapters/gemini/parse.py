@@ -18,8 +18,8 @@ from antiphon.adapters.base import Parsed
 from antiphon.adapters.gemini import options
 from antiphon.adapters.gemini.parts import SIGNATURE
 from antiphon.adapters.gemini.profile import GEMINI, facts_of
-from antiphon.adapters.parsing import Malformed, encode, type_name
-from antiphon.adapters.reading import RequestReader
+from antiphon.adapters.requests.parsing import Malformed, encode, type_name
+from antiphon.adapters.requests.reading import RequestReader
 from antiphon.core.blocks import (
     Audio,
     Block,

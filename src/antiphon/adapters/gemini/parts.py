@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, assert_never
 import msgspec
 
 from antiphon.adapters.contents import failure
-from antiphon.core.arguments import Worth, worth
+from antiphon.core.answers.arguments import Worth, worth
 from antiphon.core.blocks import (
     Audio,
     Block,

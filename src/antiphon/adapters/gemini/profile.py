@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from antiphon.core.blocks import Role
-from antiphon.core.profile import Echo, Profile
+from antiphon.core.rules.profile import Echo, Profile
 
 HOME: Final = "https://generativelanguage.googleapis.com"
 API_VERSION: Final = "/v1beta"

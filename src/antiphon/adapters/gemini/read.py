@@ -18,8 +18,7 @@ from antiphon.adapters.gemini.errors import stream_failure
 from antiphon.adapters.gemini.parts import SIGNATURE
 from antiphon.adapters.gemini.streamed import Contradiction, Piece, StreamedCall
 from antiphon.adapters.json_text import decode_lenient
-from antiphon.core.blocks import Opaque
-from antiphon.core.deltas import (
+from antiphon.core.answers.deltas import (
     ArgumentsDelta,
     BlockStopped,
     CallOpened,
@@ -35,6 +34,7 @@ from antiphon.core.deltas import (
     TextDelta,
     Usage,
 )
+from antiphon.core.blocks import Opaque
 from antiphon.core.wire.body import EVENT_STREAM
 from antiphon.core.wire.events import Event
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits

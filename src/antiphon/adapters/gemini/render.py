@@ -21,7 +21,7 @@ from antiphon.adapters.gemini.head import head
 from antiphon.adapters.gemini.line import GeminiLine, Start
 from antiphon.adapters.gemini.parts import Signed
 from antiphon.adapters.gemini.profile import Wire
-from antiphon.adapters.tool_names import ToolNames
+from antiphon.adapters.naming.tool_names import ToolNames
 from antiphon.core.blocks import (
     Block,
     File,
@@ -37,7 +37,7 @@ from antiphon.core.blocks import (
 )
 from antiphon.core.ids import ConversationId
 from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.profile import Profile
+from antiphon.core.rules.profile import Profile
 
 _encode: Final = msgspec.json.Encoder().encode
 

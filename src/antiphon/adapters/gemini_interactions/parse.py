@@ -15,8 +15,14 @@ import msgspec
 from antiphon.adapters.base import Parsed
 from antiphon.adapters.gemini_interactions.head import OWN_CONFIG, OWN_FIELDS
 from antiphon.adapters.gemini_interactions.profile import INTERACTIONS, facts_of
-from antiphon.adapters.parsing import Malformed, encode, type_name
-from antiphon.adapters.reading import SYSTEM, RequestReader, elsewhere_asked, option, options
+from antiphon.adapters.requests.parsing import Malformed, encode, type_name
+from antiphon.adapters.requests.reading import (
+    SYSTEM,
+    RequestReader,
+    elsewhere_asked,
+    option,
+    options,
+)
 from antiphon.core.blocks import (
     Audio,
     Block,

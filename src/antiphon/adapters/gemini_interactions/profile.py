@@ -9,7 +9,7 @@ import msgspec
 from antiphon.adapters.gemini.profile import MEDIA, base_url
 from antiphon.adapters.gemini.profile import facts_of as told_by_name
 from antiphon.core.blocks import Role
-from antiphon.core.profile import Echo, Profile
+from antiphon.core.rules.profile import Echo, Profile
 
 INTERACTIONS: Final = Profile(
     name="gemini-interactions",

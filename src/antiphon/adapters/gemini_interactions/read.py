@@ -17,8 +17,7 @@ import msgspec
 from antiphon.adapters.answers import AnswerReader
 from antiphon.adapters.gemini.errors import stream_failure
 from antiphon.adapters.json_text import decode_lenient
-from antiphon.core.blocks import Opaque
-from antiphon.core.deltas import (
+from antiphon.core.answers.deltas import (
     ArgumentsDelta,
     BlockStopped,
     CallOpened,
@@ -34,6 +33,7 @@ from antiphon.core.deltas import (
     TextDelta,
     Usage,
 )
+from antiphon.core.blocks import Opaque
 from antiphon.core.wire.body import EVENT_STREAM, Body
 from antiphon.core.wire.events import Event
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits

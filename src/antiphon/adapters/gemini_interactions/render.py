@@ -17,7 +17,7 @@ from antiphon.adapters.gemini.profile import headers
 from antiphon.adapters.gemini_interactions import steps
 from antiphon.adapters.gemini_interactions.head import head
 from antiphon.adapters.gemini_interactions.profile import Wire
-from antiphon.adapters.tool_names import ToolNames
+from antiphon.adapters.naming.tool_names import ToolNames
 from antiphon.core.blocks import (
     File,
     Message,
@@ -31,7 +31,7 @@ from antiphon.core.blocks import (
 )
 from antiphon.core.ids import ConversationId
 from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.profile import Profile
+from antiphon.core.rules.profile import Profile
 
 BETWEEN: Final = "\n\n"
 """Stands between texts of the system, which has one string to say them in."""

@@ -15,8 +15,8 @@ from antiphon.adapters.base import Parsed
 from antiphon.adapters.ollama.head import OWN_FIELDS, OWN_SAMPLING, SAMPLING
 from antiphon.adapters.ollama.profile import OLLAMA
 from antiphon.adapters.ollama.read import THOUGHT
-from antiphon.adapters.parsing import Malformed, encode, type_name
-from antiphon.adapters.reading import RequestReader, option, options, role_of
+from antiphon.adapters.requests.parsing import Malformed, encode, type_name
+from antiphon.adapters.requests.reading import RequestReader, option, options, role_of
 from antiphon.core.blocks import (
     Block,
     Image,

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from antiphon.core.blocks import Role
-from antiphon.core.profile import Echo, Profile
+from antiphon.core.rules.profile import Echo, Profile
 
 HOME: Final = "http://127.0.0.1:11434"
 

@@ -14,8 +14,7 @@ import msgspec
 
 from antiphon.adapters.json_text import decode_lenient, is_cut
 from antiphon.adapters.openai_chat.errors import stream_failure
-from antiphon.core.blocks import WHOEVER, Opaque
-from antiphon.core.deltas import (
+from antiphon.core.answers.deltas import (
     ArgumentsDelta,
     BlockStopped,
     CallOpened,
@@ -30,6 +29,7 @@ from antiphon.core.deltas import (
     TextDelta,
     Usage,
 )
+from antiphon.core.blocks import WHOEVER, Opaque
 from antiphon.core.wire.events import Broken, Event
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits
 from antiphon.core.wire.lines import LineStream

@@ -20,9 +20,9 @@ import msgspec
 from antiphon.adapters.base import Closed, GrowingBody
 from antiphon.adapters.contents import failure
 from antiphon.adapters.line import Line
+from antiphon.adapters.naming.tool_names import ToolNames
 from antiphon.adapters.ollama.head import head, headers, url
 from antiphon.adapters.ollama.profile import Wire, same_model
-from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import (
     Image,
     Message,
@@ -37,7 +37,7 @@ from antiphon.core.blocks import (
 )
 from antiphon.core.ids import CallId, ConversationId
 from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.profile import Profile
+from antiphon.core.rules.profile import Profile
 from antiphon.errors import InternalError
 
 Json: TypeAlias = dict[str, object]

@@ -9,7 +9,7 @@ from antiphon.adapters.dialect import Dialect, Pieces
 from antiphon.adapters.openai_chat import errors, parse, read
 from antiphon.adapters.openai_chat.profile import OPENAI_CHAT, Wire
 from antiphon.adapters.openai_chat.render import ChatLine
-from antiphon.core.profile import Profile
+from antiphon.core.rules.profile import Profile
 
 
 class OpenAIChat(Dialect[Wire]):

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from antiphon.adapters.openai_chat.profile import NOWHERE, OPENAI_CHAT, Wire
 from antiphon.core.blocks import Role
-from antiphon.core.profile import Echo, Profile
+from antiphon.core.rules.profile import Echo, Profile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

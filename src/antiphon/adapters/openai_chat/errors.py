@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from antiphon.adapters.base import HttpVerdict
-from antiphon.core.deltas import Failed
+from antiphon.core.answers.deltas import Failed
 from antiphon.core.wire.retry_after import retry_after_ms
 
 MAX_MESSAGE_CHARACTERS: Final = 1000

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from antiphon.adapters.base import Parsed
-from antiphon.adapters.parsing import DATA_URL, Malformed, encode, type_name
-from antiphon.adapters.reading import NOT_CARRIED, RequestReader, option, options, role_of
+from antiphon.adapters.requests.parsing import DATA_URL, Malformed, encode, type_name
+from antiphon.adapters.requests.reading import NOT_CARRIED, RequestReader, option, options, role_of
 from antiphon.core.blocks import (
     Audio,
     Block,

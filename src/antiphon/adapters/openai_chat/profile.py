@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 
 from antiphon.core.blocks import Role
-from antiphon.core.profile import Profile
+from antiphon.core.rules.profile import Profile
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 NOWHERE: Final = "https://unnamed.invalid"

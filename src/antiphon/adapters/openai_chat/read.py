@@ -22,8 +22,7 @@ import msgspec
 from antiphon.adapters.answers import AnswerReader
 from antiphon.adapters.json_text import is_cut
 from antiphon.adapters.openai_chat.errors import stream_failure
-from antiphon.core.blocks import Opaque
-from antiphon.core.deltas import (
+from antiphon.core.answers.deltas import (
     ArgumentsDelta,
     CallOpened,
     Channel,
@@ -38,6 +37,7 @@ from antiphon.core.deltas import (
     TextDelta,
     Usage,
 )
+from antiphon.core.blocks import Opaque
 from antiphon.core.wire.body import EVENT_STREAM
 from antiphon.core.wire.events import Event
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits

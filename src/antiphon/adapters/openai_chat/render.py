@@ -22,9 +22,9 @@ import msgspec
 from antiphon.adapters.base import Closed, GrowingBody
 from antiphon.adapters.contents import failure
 from antiphon.adapters.line import Line
+from antiphon.adapters.naming.tool_names import ToolNames
 from antiphon.adapters.openai_chat.head import Json, head
 from antiphon.adapters.openai_chat.profile import Wire, same_upstream
-from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import (
     Audio,
     Block,
@@ -44,8 +44,8 @@ from antiphon.core.blocks import (
 )
 from antiphon.core.ids import CallId, ConversationId, MessageId
 from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.profile import Echo, Profile
-from antiphon.core.profile_reading import reading_of
+from antiphon.core.rules.profile import Echo, Profile
+from antiphon.core.rules.profile_reading import reading_of
 from antiphon.errors import InternalError
 
 INSTRUCTIONS: Final = MessageId("instructions")

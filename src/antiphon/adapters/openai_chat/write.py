@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from antiphon.adapters.base import Ending
+from antiphon.core.answers.deltas import Channel, Usage
 from antiphon.core.blocks import Block, Opaque, Reasoning, Refusal, Text, ToolCall
-from antiphon.core.deltas import Channel, Usage
 from antiphon.errors import OutcomeUnknown
 
 FINISH: Final = {

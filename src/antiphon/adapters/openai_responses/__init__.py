@@ -9,7 +9,7 @@ from antiphon.adapters.dialect import KeptAnswers, Pieces
 from antiphon.adapters.openai_responses import errors, handles, kept, parse, read
 from antiphon.adapters.openai_responses.profile import OPENAI_RESPONSES, Wire
 from antiphon.adapters.openai_responses.render import ResponsesLine
-from antiphon.core.findings import Finding
+from antiphon.core.rules.findings import Finding
 
 PIECES = Pieces(line=ResponsesLine, reader=read.Reader, classify=errors.classify, parse=parse.parse)
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from antiphon.adapters.base import HttpVerdict
 from antiphon.adapters.openai_chat import errors as chat
-from antiphon.core.deltas import Failed
+from antiphon.core.answers.deltas import Failed
 
 TRANSIENT: Final = frozenset({"conversation_locked"})
 """Refusals with a status of the kind that is final, after which the same request may go through."""

@@ -9,7 +9,7 @@ import msgspec
 
 from antiphon.adapters.openai_responses.profile import Wire
 from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.strict_schemas import open_places
+from antiphon.core.rules.strict_schemas import open_places
 from antiphon.errors import InvalidInput
 
 Json: TypeAlias = dict[str, object]

@@ -14,7 +14,7 @@ from antiphon.adapters.openai_responses.items import state_of, thought_of
 from antiphon.adapters.openai_responses.parse import CLIENTS_OWN
 from antiphon.adapters.openai_responses.profile import OPENAI_RESPONSES, reasons
 from antiphon.core.blocks import Reasoning, Role, Text, ToolCall, block_id
-from antiphon.core.findings import Finding
+from antiphon.core.rules.findings import Finding
 
 NAME: Final = OPENAI_RESPONSES.name
 

@@ -17,8 +17,8 @@ from antiphon.adapters.base import Parsed
 from antiphon.adapters.openai_responses.head import ENCRYPTED
 from antiphon.adapters.openai_responses.items import State
 from antiphon.adapters.openai_responses.profile import OPENAI_RESPONSES
-from antiphon.adapters.parsing import DATA_URL, Malformed, encode, type_name
-from antiphon.adapters.reading import NOT_CARRIED, RequestReader, option, options, role_of
+from antiphon.adapters.requests.parsing import DATA_URL, Malformed, encode, type_name
+from antiphon.adapters.requests.reading import NOT_CARRIED, RequestReader, option, options, role_of
 from antiphon.core.blocks import (
     Block,
     File,

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from antiphon.core.blocks import Role
-from antiphon.core.profile import Echo, Profile
+from antiphon.core.rules.profile import Echo, Profile
 
 INPUT_KINDS: Final = frozenset({"text", "image", "file"})
 

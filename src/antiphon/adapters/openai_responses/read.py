@@ -20,8 +20,7 @@ from antiphon.adapters.json_text import decode_lenient
 from antiphon.adapters.openai_chat.errors import stream_failure
 from antiphon.adapters.openai_responses.errors import response_failure
 from antiphon.adapters.openai_responses.items import State
-from antiphon.core.blocks import Opaque
-from antiphon.core.deltas import (
+from antiphon.core.answers.deltas import (
     ArgumentsDelta,
     BlockStopped,
     CallOpened,
@@ -36,6 +35,7 @@ from antiphon.core.deltas import (
     TextDelta,
     Usage,
 )
+from antiphon.core.blocks import Opaque
 from antiphon.core.wire.body import EVENT_STREAM, Body
 from antiphon.core.wire.events import Event
 from antiphon.core.wire.limits import DEFAULT_LIMITS, Limits

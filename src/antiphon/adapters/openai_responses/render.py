@@ -21,10 +21,10 @@ import msgspec
 
 from antiphon.adapters.base import Closed, GrowingBody, Rendering
 from antiphon.adapters.line import Line
+from antiphon.adapters.naming.tool_names import ToolNames
 from antiphon.adapters.openai_responses import items
 from antiphon.adapters.openai_responses.head import head
 from antiphon.adapters.openai_responses.profile import Wire, same_model
-from antiphon.adapters.tool_names import ToolNames
 from antiphon.core.blocks import (
     Block,
     File,
@@ -38,10 +38,10 @@ from antiphon.core.blocks import (
     ToolResult,
     block_id,
 )
-from antiphon.core.findings import Finding
 from antiphon.core.ids import ConversationId, Digest
 from antiphon.core.manifest import Policy, ToolDeclaration
-from antiphon.core.profile import Profile
+from antiphon.core.rules.findings import Finding
+from antiphon.core.rules.profile import Profile
 from antiphon.errors import InternalError, SequenceRejected
 
 NOTHING_SAID: Final = Finding(

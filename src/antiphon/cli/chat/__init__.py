@@ -24,7 +24,7 @@ from antiphon.cli.chat.voice import JsonVoice, Voice
 from antiphon.cli.opening import conversing, place_of, run, server_of, settings_of
 from antiphon.cli.output import config_option, db_option, json_option
 from antiphon.cli.view.text import Ink, colourful
-from antiphon.engine.models import LOCAL, REHEARSAL
+from antiphon.engine.catalogue.models import LOCAL, REHEARSAL
 from antiphon.engine.settings import Settings
 from antiphon.engine.tools.function import Function
 from antiphon.errors import AntiphonError, RunCanceled

@@ -17,7 +17,7 @@ from antiphon.cli.view.tree import conversation_page, gist, session_list
 from antiphon.core.blocks import Message, Status
 from antiphon.core.inputs import Retrieved
 from antiphon.core.tree import siblings
-from antiphon.engine.models import REHEARSAL
+from antiphon.engine.catalogue.models import REHEARSAL
 from antiphon.errors import InvalidInput, NotFound, Refused
 from antiphon.handles.run import RunHandle
 

@@ -17,8 +17,8 @@ from antiphon.cli.chat.editor import Left, LineEditor, Offered, Submitted, laid_
 from antiphon.cli.chat.terminal import Screen
 from antiphon.cli.chat.voice import Voice, asked_for, spoken
 from antiphon.cli.view.text import Ink, clip, harmless, one_line, wrap
+from antiphon.core.answers.deltas import Channel
 from antiphon.core.blocks import Message
-from antiphon.core.deltas import Channel
 from antiphon.core.events import Preview
 from antiphon.handles.events import RunEvent
 

@@ -15,8 +15,8 @@ from antiphon.core.asking import Ask, Output
 from antiphon.core.blocks import Message, Role, Status
 from antiphon.core.ids import MessageId
 from antiphon.core.records import OPEN_RUN, Conversation, Run, RunStatus
+from antiphon.engine.catalogue.models import REHEARSAL
 from antiphon.engine.edge.clock import SystemClock
-from antiphon.engine.models import REHEARSAL
 from antiphon.errors import InvalidInput, NotFound, Refused
 from antiphon.handles.chat import Chat, Conversations
 from antiphon.handles.events import CallsWaiting, Committed, Ended

@@ -33,7 +33,7 @@ from antiphon.core.dispatch import ACTIVE
 from antiphon.core.ids import LOCAL_TENANT
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import Attempt, Run
-from antiphon.engine.explain import verified_request
+from antiphon.engine.keeping.explain import verified_request
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World
 from antiphon.errors import InternalError

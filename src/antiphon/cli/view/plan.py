@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from antiphon.cli.view.text import Ink, count, short, size, table
-from antiphon.core.explanation import PlanTold
+from antiphon.core.knowledge.retrieval import RetrievalStatus, Searched
 from antiphon.core.planning.trace import BlockKind, LeftOut, Prefix, PromptTrace, Reason
-from antiphon.core.retrieval import RetrievalStatus, Searched
+from antiphon.core.telling.explanation import PlanTold
 
 BAR: Final = 40
 """Cells of the bar that shows the window."""

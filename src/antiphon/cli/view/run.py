@@ -7,11 +7,11 @@ from typing import Final
 
 from antiphon.cli.view.text import Ink, clip, count, harmless, lasted, one_line, short, table
 from antiphon.cli.view.tree import SPEAKERS, Place, gist
+from antiphon.core.answers.usage import Cost, Used
 from antiphon.core.blocks import Message, Text
 from antiphon.core.dispatch import State
-from antiphon.core.explanation import Explanation, OperationTold
 from antiphon.core.records import Attempt, Call, CallState, Quarantined, Run, RunKind, RunStatus
-from antiphon.core.usage import Cost, Used
+from antiphon.core.telling.explanation import Explanation, OperationTold
 
 _ENDS: Final = frozenset(
     {State.COMMITTED, State.FAILED, State.CANCELED, State.CLOSED, State.UNKNOWN}

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from antiphon.cli.documents import Document
-from antiphon.cli.elsewhere import Answer, Mending, Refused, Taken
-from antiphon.cli.excerpt import excerpt, offset_of
-from antiphon.cli.judging import Verdict
+from antiphon.cli.requests.documents import Document
+from antiphon.cli.requests.elsewhere import Answer, Mending, Refused, Taken
+from antiphon.cli.requests.excerpt import excerpt, offset_of
+from antiphon.cli.requests.judging import Verdict
 from antiphon.cli.view.text import Ink, count, harmless, one_line, screen_width, wrap
-from antiphon.core.findings import Finding, Severity
-from antiphon.core.reasons import REASONS
+from antiphon.core.rules.findings import Finding, Severity
+from antiphon.core.rules.reasons import REASONS
 
 PAGE: Final = "docs/reason-codes.md"
 INDENT: Final = "  "

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from antiphon.core.answers.deltas import Usage
+from antiphon.core.answers.judging import Verdict
+from antiphon.core.answers.said import Said
+from antiphon.core.answers.usage import Cost
 from antiphon.core.blocks import Block, Message
 from antiphon.core.commands.base import Command, Fence
-from antiphon.core.deltas import Usage
 from antiphon.core.ids import CallId, Digest, MessageId, OperationId
-from antiphon.core.judging import Verdict
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import Attempt, CallState, Run, Runner
-from antiphon.core.said import Said
-from antiphon.core.standing import Spent
-from antiphon.core.usage import Cost
+from antiphon.core.traffic.standing import Spent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from antiphon.core.answers.deltas import Usage
+from antiphon.core.answers.usage import Cost
 from antiphon.core.commands.base import Command, Fence
-from antiphon.core.deltas import Usage
 from antiphon.core.ids import Digest, OperationId, RunId
 from antiphon.core.records import Attempt, Run
-from antiphon.core.standing import Spent
-from antiphon.core.usage import Cost
+from antiphon.core.traffic.standing import Spent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

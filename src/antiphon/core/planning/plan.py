@@ -12,7 +12,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from antiphon.core.findings import Finding
 from antiphon.core.ids import MessageId
 from antiphon.core.planning.budget import Budget, Grant
 from antiphon.core.planning.trace import (
@@ -26,6 +25,7 @@ from antiphon.core.planning.trace import (
     Selection,
 )
 from antiphon.core.planning.trimming import INSTRUCTING, Candidate, cut
+from antiphon.core.rules.findings import Finding
 
 TRANSCRIPT_PRIORITY: Final = 0
 """Where older turns stand among the slots: behind those of no priority at all, before lower ones."""

@@ -22,7 +22,8 @@ from antiphon.core.manifest import Manifest, Purpose, WireRequest, manifest_dige
 from antiphon.core.planning.trace import PromptTrace
 from antiphon.core.records import Attempt, Conversation, Run
 from antiphon.core.recovery import Rung
-from antiphon.core.scheduling import SWITCH_TOOL
+from antiphon.core.sessions.scheduling import SWITCH_TOOL
+from antiphon.engine.catalogue.models import Model
 from antiphon.engine.dispatch.again import render_manifest, rendered_again
 from antiphon.engine.dispatch.compacting import NOT_TRIED, Compacted, Compactor
 from antiphon.engine.dispatch.listing import newest_stored
@@ -31,7 +32,6 @@ from antiphon.engine.dispatch.settlement import Accepted, Again, Settlement
 from antiphon.engine.dispatch.target import Target
 from antiphon.engine.dispatch.targets import Targets
 from antiphon.engine.dispatch.warm import Planned
-from antiphon.engine.models import Model
 from antiphon.engine.runs.control import Control
 from antiphon.engine.runs.entering import Entering, NotAtOnce, Start
 from antiphon.engine.world import World

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from antiphon.core.blocks import Message
 from antiphon.core.ids import ConversationId, MessageId, TenantId
 from antiphon.core.inputs import InputBlock
+from antiphon.core.knowledge.retrieval import read_beside
 from antiphon.core.planning.compaction import decode_checkpoint
 from antiphon.core.planning.trace import Selection
-from antiphon.core.retrieval import read_beside
 from antiphon.errors import NotFound
 from antiphon.stores.base import Store
 

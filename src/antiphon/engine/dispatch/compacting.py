@@ -32,10 +32,10 @@ from antiphon.core.planning.trace import Selection
 from antiphon.core.planning.trimming import Candidate, candidate
 from antiphon.core.questions import Question, Unsaid
 from antiphon.core.records import Conversation, Run
+from antiphon.engine.catalogue.vocabularies import counter_of
 from antiphon.engine.dispatch.questions import Questions
 from antiphon.engine.dispatch.target import Target
 from antiphon.engine.runs.control import Control
-from antiphon.engine.vocabularies import counter_of
 from antiphon.engine.world import World
 
 MADE: Final = "made"

@@ -16,7 +16,7 @@ from antiphon.adapters.base import Rendering
 from antiphon.adapters.counting import asked_to_count, count_of
 from antiphon.core.ids import Digest
 from antiphon.core.manifest import WireRequest
-from antiphon.engine.models import Model
+from antiphon.engine.catalogue.models import Model
 from antiphon.engine.ports import Clock, Cut, NotSent, Transport
 from antiphon.engine.settings import Settings
 

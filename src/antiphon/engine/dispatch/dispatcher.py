@@ -10,13 +10,14 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from functools import partial
 
-from antiphon.adapters.tool_names import ToolNames
-from antiphon.core.assembler import Assembler
+from antiphon.adapters.naming.tool_names import ToolNames
+from antiphon.core.answers.assembler import Assembler
 from antiphon.core.blocks import Message
 from antiphon.core.commands import Close
 from antiphon.core.ids import TenantId
 from antiphon.core.manifest import manifest_digest
 from antiphon.core.records import Fallback, Run
+from antiphon.engine.catalogue.models import Model
 from antiphon.engine.dispatch.acceptance import Acceptance
 from antiphon.engine.dispatch.exchange import Exchange, Outcome, times_of
 from antiphon.engine.dispatch.resuming import Asked, Resuming
@@ -29,7 +30,6 @@ from antiphon.engine.dispatch.settlement import (
     Stepped,
 )
 from antiphon.engine.dispatch.targets import Targets
-from antiphon.engine.models import Model
 from antiphon.engine.runs.control import Control
 from antiphon.engine.runs.entering import Entering, NotAtOnce
 from antiphon.engine.world import World

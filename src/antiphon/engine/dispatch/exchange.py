@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from antiphon.adapters.base import Adapter, HttpVerdict, Reader, ResumableReader
-from antiphon.core.assembler import Answer, Assembler
+from antiphon.core.answers.assembler import Answer, Assembler
+from antiphon.core.answers.deltas import CallOpened, OpaqueState
 from antiphon.core.commands import AnswerOpened, BindHandle, ExtendDeadline, Resume, Written
-from antiphon.core.deltas import CallOpened, OpaqueState
 from antiphon.core.dispatch import Denied
 from antiphon.core.ids import ConversationId, Digest
 from antiphon.core.manifest import WireRequest
 from antiphon.core.records import Attempt
 from antiphon.core.recovery import Rung
+from antiphon.engine.catalogue.models import Routing
 from antiphon.engine.live import LiveRun
-from antiphon.engine.models import Routing
 from antiphon.engine.ports import Cut, NotSent, Reply
 from antiphon.engine.settings import Settings
 from antiphon.engine.world import World

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from antiphon.adapters.base import HttpVerdict
-from antiphon.core.answer import Answer
-from antiphon.core.said import Said, in_its_words
-from antiphon.engine.models import Model
+from antiphon.core.answers.answer import Answer
+from antiphon.core.answers.said import Said, in_its_words
+from antiphon.engine.catalogue.models import Model
 
 
 def heard(model: Model, told: Answer | HttpVerdict, status: int | None = None) -> Said | None:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from antiphon.adapters.base import Adapter, RenderedLine
-from antiphon.adapters.tool_names import ToolNames
+from antiphon.adapters.naming.tool_names import ToolNames
 from antiphon.core.blocks import Message, Role
 from antiphon.core.ids import ConversationId, Digest, MessageId
 from antiphon.core.inputs import InputBlock
@@ -28,10 +28,10 @@ from antiphon.core.planning.trace import WHOLE, Selection, decode_trace
 from antiphon.core.planning.trimming import INSTRUCTING, chosen
 from antiphon.core.records import Conversation
 from antiphon.core.tree import line as visible
+from antiphon.engine.catalogue.vocabularies import counter_of
 from antiphon.engine.dispatch.beside import checkpoint_beside, inputs_beside
 from antiphon.engine.dispatch.stretches import LineStretch, read_stretches
 from antiphon.engine.dispatch.warm import NOTHING, Beside, Earlier, Planned, Warm
-from antiphon.engine.vocabularies import counter_of
 from antiphon.errors import NotFound, SequenceRejected
 from antiphon.stores.base import Store
 

@@ -15,7 +15,6 @@ import msgspec
 
 from antiphon.adapters.base import Rendering
 from antiphon.core.blocks import Message
-from antiphon.core.findings import Finding
 from antiphon.core.ids import Digest, MessageId
 from antiphon.core.inputs import InputBlock
 from antiphon.core.manifest import Manifest, Policy
@@ -26,13 +25,14 @@ from antiphon.core.planning.tokens import PERMILLE, PROVIDER, Calibration, Count
 from antiphon.core.planning.trace import PromptTrace, Selection, encode_trace
 from antiphon.core.planning.trimming import INSTRUCTING, candidate, cut, turns
 from antiphon.core.records import Conversation
+from antiphon.core.rules.findings import Finding
+from antiphon.engine.catalogue.vocabularies import counter_of
 from antiphon.engine.dispatch.counting import Count, nobody_counts
 from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.dispatch.target import Target
 from antiphon.engine.dispatch.tracing import traced
 from antiphon.engine.dispatch.warm import Planned, Warm
 from antiphon.engine.settings import Settings
-from antiphon.engine.vocabularies import counter_of
 from antiphon.errors import SequenceRejected
 
 TRIES: Final = 8

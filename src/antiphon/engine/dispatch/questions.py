@@ -15,9 +15,9 @@ from typing import Any, Final
 from msgspec import structs
 
 from antiphon.adapters import registry
-from antiphon.adapters.tool_names import ToolNames
+from antiphon.adapters.naming.tool_names import ToolNames
+from antiphon.core.answers.assembler import Answer, Assembler
 from antiphon.core.asking import Ask
-from antiphon.core.assembler import Answer, Assembler
 from antiphon.core.blocks import Text
 from antiphon.core.commands import (
     Accept,
@@ -43,7 +43,8 @@ from antiphon.core.manifest import (
 )
 from antiphon.core.questions import Question, Reply, Said, Unsaid, as_message
 from antiphon.core.records import Attempt, Conversation
-from antiphon.core.standing import charged
+from antiphon.core.traffic.standing import charged
+from antiphon.engine.catalogue.models import Model
 from antiphon.engine.dispatch.exchange import (
     Answered,
     Broken,
@@ -55,7 +56,6 @@ from antiphon.engine.dispatch.exchange import (
 )
 from antiphon.engine.dispatch.target import Target, compiled
 from antiphon.engine.live import LiveRun
-from antiphon.engine.models import Model
 from antiphon.engine.runs.control import Control
 from antiphon.engine.runs.terms import policy_for
 from antiphon.engine.world import World

@@ -14,7 +14,7 @@ from typing import Final
 
 from antiphon.adapters.base import Resumable
 from antiphon.core import recovery
-from antiphon.core.answer import Answer
+from antiphon.core.answers.answer import Answer
 from antiphon.core.commands import Refuse
 from antiphon.core.dispatch import Denied
 from antiphon.core.records import Attempt, Run

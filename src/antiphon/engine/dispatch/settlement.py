@@ -9,7 +9,9 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from antiphon.core import recovery
-from antiphon.core.assembler import Answer
+from antiphon.core.answers.assembler import Answer
+from antiphon.core.answers.judging import SCHEMA_MISMATCH, Expectation
+from antiphon.core.answers.said import Said
 from antiphon.core.blocks import WHOEVER, Block, Message, Origin, Reasoning, Role, ToolCall, Trust
 from antiphon.core.commands import (
     AnswerOpened,
@@ -30,8 +32,11 @@ from antiphon.core.commands import (
 )
 from antiphon.core.dispatch import Condition, Denied, State
 from antiphon.core.ids import ConversationId, MessageId, RunId
-from antiphon.core.judging import SCHEMA_MISMATCH, Expectation
-from antiphon.core.ledger import (
+from antiphon.core.manifest import Manifest, WireRequest
+from antiphon.core.planning.trace import PromptTrace
+from antiphon.core.records import OPEN_CALL, Attempt, Call, CallState, Run, Runner, RunStatus
+from antiphon.core.sessions.scheduling import SWITCH_TOOL, read_switch
+from antiphon.core.tools.ledger import (
     OVER_LIMIT,
     arguments_digest,
     invalid_arguments,
@@ -39,11 +44,8 @@ from antiphon.core.ledger import (
     text_result,
     unknown_tool,
 )
-from antiphon.core.loop import TOOL_LIMIT
-from antiphon.core.manifest import Manifest, WireRequest
-from antiphon.core.planning.trace import PromptTrace
-from antiphon.core.records import OPEN_CALL, Attempt, Call, CallState, Run, Runner, RunStatus
-from antiphon.core.repeats import (
+from antiphon.core.tools.loop import TOOL_LIMIT
+from antiphon.core.tools.repeats import (
     REPEATED_CALL,
     AwaitTwin,
     Fresh,
@@ -52,14 +54,12 @@ from antiphon.core.repeats import (
     may_begin,
     repetition,
 )
-from antiphon.core.said import Said
-from antiphon.core.scheduling import SWITCH_TOOL, read_switch
-from antiphon.core.standing import charged
+from antiphon.core.traffic.standing import charged
+from antiphon.engine.catalogue.models import Model
 from antiphon.engine.dispatch.exchange import Answered, Broken, Outcome, Rejected, Unsent
 from antiphon.engine.dispatch.hearing import heard
 from antiphon.engine.dispatch.target import Target
 from antiphon.engine.live import LiveRun
-from antiphon.engine.models import Model
 from antiphon.engine.tools.function import Function, start_call
 from antiphon.engine.world import World
 from antiphon.errors import InternalError

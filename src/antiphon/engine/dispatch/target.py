@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from antiphon.adapters.base import Adapter, Rendering
+from antiphon.core.answers.schemas import SchemaCheck, compile_schema
 from antiphon.core.ids import Digest, MessageId, OperationId, RunId, SessionId
 from antiphon.core.manifest import Manifest, Policy, Purpose, ToolDeclaration, stored_digest
 from antiphon.core.records import Conversation
-from antiphon.core.scheduling import SWITCH_TOOL
-from antiphon.core.schemas import SchemaCheck, compile_schema
+from antiphon.core.sessions.scheduling import SWITCH_TOOL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

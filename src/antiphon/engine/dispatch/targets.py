@@ -12,9 +12,9 @@ import msgspec
 
 from antiphon.adapters import registry
 from antiphon.adapters.base import Adapter
+from antiphon.core.answers.judging import ANSWER_RETRIED, Expectation
+from antiphon.core.answers.schemas import SchemaCheck, compile_schema
 from antiphon.core.ids import Digest, OperationId
-from antiphon.core.judging import ANSWER_RETRIED, Expectation
-from antiphon.core.loop import TOOL_LIMIT
 from antiphon.core.manifest import (
     Manifest,
     ToolDeclaration,
@@ -22,7 +22,7 @@ from antiphon.core.manifest import (
     stored_digest,
 )
 from antiphon.core.records import Conversation, Fallback, Run
-from antiphon.core.schemas import SchemaCheck, compile_schema
+from antiphon.core.tools.loop import TOOL_LIMIT
 from antiphon.engine.dispatch.target import Target, compiled
 from antiphon.engine.world import World
 from antiphon.errors import NotFound

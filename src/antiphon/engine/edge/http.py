@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from antiphon.engine.models import LOCAL_HOST, REHEARSAL_HOST
+from antiphon.engine.catalogue.models import LOCAL_HOST, REHEARSAL_HOST
 from antiphon.engine.ports import Cut, NotSent
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from antiphon.core.envelope import unescaped
+from antiphon.core.knowledge.envelope import unescaped
 
 _ENVELOPE: Final = re.compile(
     r"<ctx>\n(?P<context>.*?)</ctx>(?:\n\n<user_input>\n(?P<words>.*)\n</user_input>)?\Z", re.DOTALL

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from antiphon.core.ids import ConversationId, TenantId
-from antiphon.core.knowledge import Instructions, as_inputs
+from antiphon.core.knowledge.kept import Instructions, as_inputs
 from antiphon.core.manifest import Policy
 from antiphon.engine.world import World
 from antiphon.errors import NotFound

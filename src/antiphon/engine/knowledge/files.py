@@ -8,11 +8,11 @@ from typing import Final
 
 from antiphon.core.digests import digest
 from antiphon.core.ids import ConversationId, TenantId
-from antiphon.core.knowledge import File, NewFile, label
-from antiphon.core.passages import pieces
-from antiphon.core.ranking import index, rank
-from antiphon.core.retrieval import Found, NamedFile, Passage, Question, judged
-from antiphon.core.words import terms
+from antiphon.core.knowledge.kept import File, NewFile, label
+from antiphon.core.knowledge.passages import pieces
+from antiphon.core.knowledge.ranking import index, rank
+from antiphon.core.knowledge.retrieval import Found, NamedFile, Passage, Question, judged
+from antiphon.core.knowledge.words import terms
 from antiphon.engine.knowledge.decoding import decode
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput

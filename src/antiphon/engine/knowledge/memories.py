@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from antiphon.core.ids import ConversationId, TenantId
-from antiphon.core.knowledge import Instructions, Remembered, RememberedKind
+from antiphon.core.knowledge.kept import Instructions, Remembered, RememberedKind
 from antiphon.engine.texts import storable
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput

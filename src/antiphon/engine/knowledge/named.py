@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from antiphon.core.retrieval import Retriever
+from antiphon.core.knowledge.retrieval import Retriever
 from antiphon.errors import InvalidInput
 
 FACTORY: Final = "factory"

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from antiphon.core.blocks import Message, Role
 from antiphon.core.ids import TenantId
-from antiphon.core.records import Conversation
-from antiphon.core.retrieval import (
+from antiphon.core.knowledge.retrieval import (
     BROKEN,
     Beside,
     Found,
@@ -26,6 +25,7 @@ from antiphon.core.retrieval import (
     judged,
     read_beside,
 )
+from antiphon.core.records import Conversation
 from antiphon.engine.knowledge.files import FileSearch, in_full
 from antiphon.errors import AntiphonError
 

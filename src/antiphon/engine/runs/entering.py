@@ -34,11 +34,11 @@ from antiphon.core.commands import (
 from antiphon.core.dispatch import Denied
 from antiphon.core.ids import MessageId
 from antiphon.core.inputs import InputBlock
-from antiphon.core.ledger import results_message
-from antiphon.core.loop import lasting
+from antiphon.core.knowledge.retrieval import Beside, stored_beside
 from antiphon.core.placement import as_placed, as_started
 from antiphon.core.records import OPEN_RUN, Call, Conversation, Run, RunStatus
-from antiphon.core.retrieval import Beside, stored_beside
+from antiphon.core.tools.ledger import results_message
+from antiphon.core.tools.loop import lasting
 from antiphon.engine.world import World
 from antiphon.errors import StoreError
 from antiphon.stores.base import Store

@@ -8,17 +8,18 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from antiphon.adapters import options, registry
+from antiphon.adapters import registry
+from antiphon.adapters.requests import options
+from antiphon.core.answers.schemas import compile_schema
 from antiphon.core.asking import Ask
 from antiphon.core.commands import PutContent
 from antiphon.core.digests import digest
 from antiphon.core.ids import ConversationId, Digest, TenantId
 from antiphon.core.manifest import Policy, ToolDeclaration, stored_digest
-from antiphon.core.option_rules import check_options
 from antiphon.core.records import Fallback, RunOptions
-from antiphon.core.schemas import compile_schema
+from antiphon.core.rules.options import check_options
+from antiphon.engine.catalogue.models import Model
 from antiphon.engine.knowledge.context import with_knowledge
-from antiphon.engine.models import Model
 from antiphon.engine.texts import storable
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput, NotFound, SequenceRejected

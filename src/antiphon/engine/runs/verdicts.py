@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from antiphon.core.arguments import Worth, worth
+from antiphon.core.answers.arguments import Worth, worth
+from antiphon.core.answers.schemas import compile_schema
 from antiphon.core.asking import Output
 from antiphon.core.commands import ApproveCall, FinishCall
 from antiphon.core.dispatch import Denied
 from antiphon.core.ids import CallId, ConversationId, RunId
-from antiphon.core.ledger import REFUSED_BY_PERSON, text_result
 from antiphon.core.records import Approval, Call, CallState
-from antiphon.core.schemas import compile_schema
+from antiphon.core.tools.ledger import REFUSED_BY_PERSON, text_result
 from antiphon.engine.runs.refusals import carried_out, refusal
 from antiphon.engine.world import World
 from antiphon.errors import InvalidInput, NotFound

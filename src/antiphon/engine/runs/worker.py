@@ -13,7 +13,8 @@ from typing import Final, assert_never
 
 from msgspec.structs import replace
 
-from antiphon.core import loop, recovery
+from antiphon.core import recovery
+from antiphon.core.answers.judging import SCHEMA_MISMATCH, asking_again
 from antiphon.core.blocks import Message
 from antiphon.core.commands import (
     AskAgain,
@@ -25,9 +26,8 @@ from antiphon.core.commands import (
     WaitRun,
 )
 from antiphon.core.dispatch import IN_FLIGHT, Denied, State
-from antiphon.core.handover import with_precis
 from antiphon.core.ids import ConversationId, MessageId, OperationId, RunId
-from antiphon.core.judging import SCHEMA_MISMATCH, asking_again
+from antiphon.core.knowledge.retrieval import Beside
 from antiphon.core.placement import CannotPlace, PlaceAt, StayQueued, place
 from antiphon.core.records import (
     OPEN_RUN,
@@ -39,7 +39,8 @@ from antiphon.core.records import (
     Run,
     RunStatus,
 )
-from antiphon.core.retrieval import Beside
+from antiphon.core.sessions.handover import with_precis
+from antiphon.core.tools import loop
 from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
 from antiphon.engine.dispatch.dispatcher import Dispatcher

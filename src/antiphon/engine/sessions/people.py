@@ -9,7 +9,7 @@ from antiphon.core.commands import SetScheduling
 from antiphon.core.dispatch import Condition, Denied
 from antiphon.core.ids import ConversationId
 from antiphon.core.records import Conversation
-from antiphon.core.scheduling import GOAL_CHARACTERS, as_goal
+from antiphon.core.sessions.scheduling import GOAL_CHARACTERS, as_goal
 from antiphon.engine.runs.refusals import carried_out, refusal
 from antiphon.engine.sessions.scheduler import Scheduler
 from antiphon.engine.world import World

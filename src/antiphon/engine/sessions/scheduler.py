@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, assert_never
 
-from antiphon.core import scheduling
 from antiphon.core.blocks import Message
 from antiphon.core.commands import DropWish, NoteDecision, SetGoal, SetTitle
 from antiphon.core.dispatch import Denied
-from antiphon.core.handover import without_control
 from antiphon.core.ids import OperationId
 from antiphon.core.manifest import Purpose
 from antiphon.core.questions import Question, Reply, Said
 from antiphon.core.records import Cause, Conversation, Run
-from antiphon.core.scheduling import Decided, Decision, doubt
+from antiphon.core.sessions import scheduling
+from antiphon.core.sessions.handover import without_control
+from antiphon.core.sessions.scheduling import Decided, Decision, doubt
 from antiphon.core.tree import line as visible
 from antiphon.engine.dispatch.questions import CANCELED, MOVED, Questions
 from antiphon.engine.runs.control import Control

@@ -11,7 +11,12 @@ from msgspec.structs import replace
 from antiphon.core.blocks import Message, Role
 from antiphon.core.commands import Command, PutContent, SwitchSession, UndoSwitch
 from antiphon.core.dispatch import Denied
-from antiphon.core.handover import (
+from antiphon.core.ids import Digest, MessageId, SessionId
+from antiphon.core.knowledge.retrieval import read_beside, stored_beside
+from antiphon.core.manifest import Purpose
+from antiphon.core.questions import Question, Said
+from antiphon.core.records import Cause, Conversation, HandOver, Run, Session
+from antiphon.core.sessions.handover import (
     ASKED,
     carried,
     copies,
@@ -21,12 +26,7 @@ from antiphon.core.handover import (
     with_precis,
     without_control,
 )
-from antiphon.core.ids import Digest, MessageId, SessionId
-from antiphon.core.manifest import Purpose
-from antiphon.core.questions import Question, Said
-from antiphon.core.records import Cause, Conversation, HandOver, Run, Session
-from antiphon.core.retrieval import read_beside, stored_beside
-from antiphon.core.scheduling import told
+from antiphon.core.sessions.scheduling import told
 from antiphon.core.tree import line as visible
 from antiphon.engine.dispatch.questions import Questions
 from antiphon.engine.runs.control import Control

@@ -11,7 +11,8 @@ import msgspec
 from antiphon.core.blocks import ResultPart, Text
 from antiphon.core.commands import FinishCall, LoseCall
 from antiphon.core.dispatch import Denied
-from antiphon.core.ledger import (
+from antiphon.core.records import Approval, Call, CallState
+from antiphon.core.tools.ledger import (
     APPROVAL_EXPIRED,
     NOT_APPROVED,
     NOT_EXECUTED,
@@ -24,8 +25,7 @@ from antiphon.core.ledger import (
     text_result,
     timed_out,
 )
-from antiphon.core.records import Approval, Call, CallState
-from antiphon.core.repeats import (
+from antiphon.core.tools.repeats import (
     REPEATED_CALL,
     AwaitTwin,
     Fresh,

@@ -14,10 +14,10 @@ from antiphon.adapters.openai_chat.parse import parse
 from antiphon.adapters.openai_chat.write import ChatWriter
 from antiphon.engine.settings import Stateless
 from antiphon.errors import InvalidInput
-from antiphon.server.body import decoded, engine_of
+from antiphon.server.describing.endpoints import Endpoint
 from antiphon.server.doors.relay import relayed
 from antiphon.server.doors.turn import SESSION_LOG, begun, streamed, whole
-from antiphon.server.endpoints import Endpoint
+from antiphon.server.http.body import decoded, engine_of
 
 PATH: Final = "/v1/chat/completions"
 

@@ -12,12 +12,12 @@ from starlette.responses import Response
 from antiphon.adapters.anthropic.parse import parse
 from antiphon.adapters.anthropic.profile import ANTHROPIC
 from antiphon.adapters.anthropic.write import MessagesWriter
-from antiphon.core.keys import Right
+from antiphon.core.traffic.keys import Right
 from antiphon.engine.settings import Stateless
-from antiphon.server.body import answer, decoded, engine_of
+from antiphon.server.describing.endpoints import Endpoint
 from antiphon.server.doors.relay import relayed
 from antiphon.server.doors.turn import SESSION_LOG, begun, counted, streamed, whole
-from antiphon.server.endpoints import Endpoint
+from antiphon.server.http.body import answer, decoded, engine_of
 
 PATH: Final = "/v1/messages"
 

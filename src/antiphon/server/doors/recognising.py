@@ -14,9 +14,9 @@ from typing import Final
 
 from antiphon.core.blocks import Message, Status
 from antiphon.core.ids import Digest, MessageId, TenantId
-from antiphon.core.prefixes import path_digests, said
 from antiphon.core.records import OPEN_RUN, Conversation
-from antiphon.core.standing import Prefixes
+from antiphon.core.traffic.prefixes import path_digests, said
+from antiphon.core.traffic.standing import Prefixes
 from antiphon.engine.engine import Engine
 from antiphon.errors import NotFound
 

@@ -21,23 +21,23 @@ from starlette.responses import StreamingResponse
 
 from antiphon.adapters import registry
 from antiphon.adapters.base import Adapter, Parsed
-from antiphon.adapters.conversion import convert
+from antiphon.adapters.requests.conversion import convert
 from antiphon.core.blocks import Message, Origin, Role, Text, Trust
 from antiphon.core.digests import digest
 from antiphon.core.ids import ConversationId, MessageId
 from antiphon.core.manifest import Policy, WireRequest
-from antiphon.core.rollout import Difference, Kind, Rollout, Way, compare, way
-from antiphon.core.standing import NoteShadow
+from antiphon.core.traffic.rollout import Difference, Kind, Rollout, Way, compare, way
+from antiphon.core.traffic.standing import NoteShadow
+from antiphon.engine.catalogue.models import Model
 from antiphon.engine.dispatch.exchange import times_of
 from antiphon.engine.engine import Engine
-from antiphon.engine.models import Model
 from antiphon.engine.ports import Cut, NotSent, Reply
 from antiphon.errors import AntiphonError, InvalidInput, OutcomeUnknown, ProviderFailed
-from antiphon.server.admission import may_ask
-from antiphon.server.body import engine_of
-from antiphon.server.faults import Broken
+from antiphon.server.http.body import engine_of
+from antiphon.server.http.faults import Broken
 from antiphon.server.mending import mended
-from antiphon.server.principals import Principal, principal_of
+from antiphon.server.rights.admission import may_ask
+from antiphon.server.rights.principals import Principal, principal_of
 
 PASSED: Final = ("anthropic-version", "anthropic-beta", "openai-beta", "accept", "user-agent")
 """Headers of the client's that say something to its provider. Keys and cookies are not among them."""

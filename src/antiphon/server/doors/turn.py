@@ -11,18 +11,20 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response as HttpResponse
 
-from antiphon.adapters import options, registry
+from antiphon.adapters import registry
 from antiphon.adapters.base import Ending, Parsed, Rendering, Writer
+from antiphon.adapters.requests import options
+from antiphon.core.answers.deltas import Channel, Usage
 from antiphon.core.asking import Ask
 from antiphon.core.blocks import Block, Message, Opaque, Reasoning, Role, Status, Text, ToolCall
-from antiphon.core.deltas import Channel, Usage
 from antiphon.core.events import Preview
 from antiphon.core.ids import MessageId, TenantId
-from antiphon.core.keys import Right
 from antiphon.core.planning.tokens import Calibration, scaled
 from antiphon.core.records import Call, Conversation, Response, Run, Runner, RunStatus
+from antiphon.core.traffic.keys import Right
+from antiphon.engine.catalogue.models import Model
+from antiphon.engine.catalogue.vocabularies import counter_of
 from antiphon.engine.engine import Engine
-from antiphon.engine.models import Model
 from antiphon.engine.runs.responding import (
     Opening,
     begin,
@@ -33,19 +35,18 @@ from antiphon.engine.runs.responding import (
     rendered_anew,
 )
 from antiphon.engine.runs.terms import Terms, terms
-from antiphon.engine.vocabularies import counter_of
 from antiphon.errors import Conflict, InvalidInput, OutcomeUnknown, SequenceRejected
 from antiphon.handles.events import CallsWaiting, Committed, Ended, RunEvent, Unknown, Withdrawn
 from antiphon.handles.run import RunHandle, run_error
 from antiphon.library import Local
-from antiphon.server.admission import may_ask
-from antiphon.server.body import engine_of
 from antiphon.server.doors.recognising import Recognised, name_of, recognised
+from antiphon.server.http.body import engine_of
+from antiphon.server.http.sse import EventStream, Streams, left
+from antiphon.server.http.urls import check_urls
 from antiphon.server.mending import Mended, headers, mended, with_help
-from antiphon.server.principals import principal_of
-from antiphon.server.sse import EventStream, Streams, left
+from antiphon.server.rights.admission import may_ask
+from antiphon.server.rights.principals import principal_of
 from antiphon.server.starting import key_of, repeated
-from antiphon.server.urls import check_urls
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from antiphon.server.endpoints import Endpoint
+from antiphon.server.describing.endpoints import Endpoint
 from antiphon.server.resources import (
     calls,
     conversations,

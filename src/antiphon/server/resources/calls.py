@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from antiphon.core.ids import RunId
 from antiphon.core.records import Call
-from antiphon.server.body import Body, answer, decoded, engine_of
-from antiphon.server.endpoints import Endpoint
-from antiphon.server.scope import view_of
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import Body, answer, decoded, engine_of
+from antiphon.server.rights.scope import view_of
 
 PATH: Final = "/antiphon/v1/calls/{call}"
 

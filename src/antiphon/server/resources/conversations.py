@@ -10,15 +10,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from antiphon.core.ids import ConversationId, MessageId
-from antiphon.core.listings import URGENCY, Messages, Page, Runs, Sessions, Tree
 from antiphon.core.records import Conversation, Session
+from antiphon.core.telling.listings import URGENCY, Messages, Page, Runs, Sessions, Tree
 from antiphon.core.tree import siblings
-from antiphon.engine.looking import line, tree
+from antiphon.engine.keeping.looking import line, tree
 from antiphon.engine.runs.pausing import paused
-from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
-from antiphon.server.endpoints import Endpoint
-from antiphon.server.principals import principal_of
-from antiphon.server.scope import view_of
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import Body, Query, answer, decoded, engine_of, queried
+from antiphon.server.rights.principals import principal_of
+from antiphon.server.rights.scope import view_of
 
 PATH: Final = "/antiphon/v1/conversations"
 

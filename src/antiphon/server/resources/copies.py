@@ -8,15 +8,15 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.core.archive import write
 from antiphon.core.ids import MessageId
 from antiphon.core.records import Conversation
-from antiphon.engine.forking import fork
-from antiphon.engine.looking import archived
-from antiphon.server.body import Body, answer, decoded, engine_of
-from antiphon.server.endpoints import Endpoint
+from antiphon.core.telling.archive import write
+from antiphon.engine.keeping.forking import fork
+from antiphon.engine.keeping.looking import archived
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import Body, answer, decoded, engine_of
 from antiphon.server.resources.conversations import ONE, PATH
-from antiphon.server.scope import view_of
+from antiphon.server.rights.scope import view_of
 
 LINES: Final = "application/jsonl"
 

@@ -17,9 +17,9 @@ from antiphon.core import recovery
 from antiphon.core.asking import Output
 from antiphon.core.dispatch import ACTIVE, State
 from antiphon.core.ids import CallId, ConversationId, OperationId, RunId
-from antiphon.core.keys import Right
 from antiphon.core.records import Attempt, Call, Run
 from antiphon.core.recovery import Rung
+from antiphon.core.traffic.keys import Right
 from antiphon.engine.dispatch.unsettled import (
     Action,
     Unsettled,
@@ -29,10 +29,10 @@ from antiphon.engine.dispatch.unsettled import (
 )
 from antiphon.engine.runs.startup import confirm_ended, settle_unknown
 from antiphon.errors import Conflict, InvalidInput
-from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
-from antiphon.server.endpoints import Endpoint
-from antiphon.server.principals import principal_of
-from antiphon.server.scope import view_of
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import Body, Query, answer, decoded, engine_of, queried
+from antiphon.server.rights.principals import principal_of
+from antiphon.server.rights.scope import view_of
 
 PATH: Final = "/antiphon/v1/dispatches"
 

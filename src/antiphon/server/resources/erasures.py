@@ -10,14 +10,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, TenantId
-from antiphon.core.keys import Right
 from antiphon.core.records import Conversation
+from antiphon.core.traffic.keys import Right
 from antiphon.errors import Forbidden, NotFound
-from antiphon.server.body import Body, answer, decoded, engine_of
-from antiphon.server.endpoints import Endpoint
-from antiphon.server.principals import principal_of
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import Body, answer, decoded, engine_of
 from antiphon.server.resources.conversations import ONE
 from antiphon.server.resources.keys import Tenant
+from antiphon.server.rights.principals import principal_of
 
 PATH: Final = "/antiphon/v1/erasures"
 

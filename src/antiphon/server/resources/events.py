@@ -18,7 +18,10 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.core.attach import (
+from antiphon.core.events import CaughtUp, Durable, Preview, StreamItem
+from antiphon.core.ids import ConversationId, RunId
+from antiphon.core.records import Conversation
+from antiphon.core.telling.attach import (
     Delta,
     End,
     Ending,
@@ -29,15 +32,12 @@ from antiphon.core.attach import (
     Reached,
     Snapshot,
 )
-from antiphon.core.events import CaughtUp, Durable, Preview, StreamItem
-from antiphon.core.ids import ConversationId, RunId
-from antiphon.core.records import Conversation
 from antiphon.errors import InvalidInput
-from antiphon.server.body import Query, answer, engine_of, queried
-from antiphon.server.endpoints import Endpoint
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import Query, answer, engine_of, queried
+from antiphon.server.http.sse import EventStream, Streams, frame
 from antiphon.server.resources.conversations import ONE
-from antiphon.server.scope import view_of
-from antiphon.server.sse import EventStream, Streams, frame
+from antiphon.server.rights.scope import view_of
 
 POLL_S: Final = 25.0
 """How long a poll waits for news: less than what stands between usually waits for an answer."""

@@ -17,15 +17,15 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.core.attach import Ending, Frame
 from antiphon.core.ids import ConversationId
+from antiphon.core.telling.attach import Ending, Frame
 from antiphon.errors import AntiphonError, InvalidInput
-from antiphon.server.body import Query, engine_of, queried
-from antiphon.server.endpoints import Endpoint
-from antiphon.server.faults import Error, ErrorBody, error_body, status_of
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import Query, engine_of, queried
+from antiphon.server.http.faults import Error, ErrorBody, error_body, status_of
+from antiphon.server.http.sse import EventStream, Streams, frame
 from antiphon.server.resources.events import Teller, reached, written
-from antiphon.server.scope import view_of
-from antiphon.server.sse import EventStream, Streams, frame
+from antiphon.server.rights.scope import view_of
 
 MOST: Final = 100
 """So many conversations in one stream: more than anybody looks at, and an address of 5 KB."""

@@ -9,16 +9,16 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.core.archive import read
 from antiphon.core.ids import ConversationId
-from antiphon.core.keys import Right
 from antiphon.core.planning.trimming import INSTRUCTING
-from antiphon.engine.importing import Brought, bring
-from antiphon.server.body import Body, answer, decoded, engine_of
-from antiphon.server.endpoints import Endpoint
-from antiphon.server.principals import principal_of
-from antiphon.server.scope import view_of
-from antiphon.server.urls import check_urls
+from antiphon.core.telling.archive import read
+from antiphon.core.traffic.keys import Right
+from antiphon.engine.keeping.importing import Brought, bring
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import Body, answer, decoded, engine_of
+from antiphon.server.http.urls import check_urls
+from antiphon.server.rights.principals import principal_of
+from antiphon.server.rights.scope import view_of
 
 PATH: Final = "/antiphon/v1/imports"
 

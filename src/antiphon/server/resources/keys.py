@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from antiphon.core.ids import LOCAL_TENANT, TenantId
-from antiphon.core.keys import USUAL_RIGHTS, Key, KeyTerms, Right
-from antiphon.core.standing import Spending, SpendingSince, day_of
+from antiphon.core.traffic.keys import USUAL_RIGHTS, Key, KeyTerms, Right
+from antiphon.core.traffic.standing import Spending, SpendingSince, day_of
 from antiphon.errors import Forbidden, NotFound
-from antiphon.server.admission import month_began_ms
-from antiphon.server.body import Body, answer, decoded, engine_of
-from antiphon.server.endpoints import Endpoint
-from antiphon.server.principals import Keyring, Principal, principal_of
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import Body, answer, decoded, engine_of
+from antiphon.server.rights.admission import month_began_ms
+from antiphon.server.rights.principals import Keyring, Principal, principal_of
 
 PATH: Final = "/antiphon/v1/keys"
 

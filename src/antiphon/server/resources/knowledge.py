@@ -11,19 +11,19 @@ from starlette.responses import Response
 
 from antiphon.core.blocks import Trust
 from antiphon.core.ids import ConversationId
-from antiphon.core.keys import Right
-from antiphon.core.knowledge import File, Instructions, Remembered, RememberedKind
-from antiphon.core.listings import Files, Kept
-from antiphon.core.retrieval import Beside
+from antiphon.core.knowledge.kept import File, Instructions, Remembered, RememberedKind
+from antiphon.core.knowledge.retrieval import Beside
+from antiphon.core.telling.listings import Files, Kept
+from antiphon.core.traffic.keys import Right
 from antiphon.engine.knowledge.context import find_instructions
 from antiphon.engine.knowledge.searching import beside_message
 from antiphon.errors import InvalidInput
-from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
-from antiphon.server.endpoints import Endpoint
-from antiphon.server.principals import principal_of
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import Body, Query, answer, decoded, engine_of, queried
 from antiphon.server.resources.conversations import ONE
 from antiphon.server.resources.messages import Of
-from antiphon.server.scope import view_of
+from antiphon.server.rights.principals import principal_of
+from antiphon.server.rights.scope import view_of
 
 ROOT: Final = "/antiphon/v1"
 MEMORIES: Final = "/memories"

@@ -12,17 +12,17 @@ from starlette.responses import Response
 from antiphon.core.asking import Ask
 from antiphon.core.blocks import Audio, File, Image, Message, Role, Text
 from antiphon.core.ids import ConversationId, MessageId
-from antiphon.core.keys import Right
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import Conversation, Run
-from antiphon.server.admission import may_ask
-from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
-from antiphon.server.endpoints import Endpoint
-from antiphon.server.principals import principal_of
+from antiphon.core.traffic.keys import Right
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import Body, Query, answer, decoded, engine_of, queried
+from antiphon.server.http.urls import check_block_urls
 from antiphon.server.resources.conversations import ONE
-from antiphon.server.scope import view_of
+from antiphon.server.rights.admission import may_ask
+from antiphon.server.rights.principals import principal_of
+from antiphon.server.rights.scope import view_of
 from antiphon.server.starting import alone, start_key
-from antiphon.server.urls import check_block_urls
 
 Said: TypeAlias = Annotated[str, Meta(extra_json_schema={"minLength": 1})]
 Blocks: TypeAlias = Annotated[

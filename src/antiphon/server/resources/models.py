@@ -7,10 +7,10 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from antiphon.core.listings import Models
-from antiphon.engine.looking import model_told, models_told
-from antiphon.server.body import Query, answer, engine_of, queried
-from antiphon.server.endpoints import Endpoint
+from antiphon.core.telling.listings import Models
+from antiphon.engine.keeping.looking import model_told, models_told
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import Query, answer, engine_of, queried
 
 PATH: Final = "/antiphon/v1/models"
 

@@ -11,14 +11,14 @@ from starlette.responses import Response
 
 from antiphon.adapters import registry
 from antiphon.core.ids import LOCAL_TENANT, ConversationId, TenantId
-from antiphon.core.keys import Right
-from antiphon.core.rollout import EVERY_MODEL, Difference, Rollout, Stage, Tally
-from antiphon.core.standing import Differences, ForgetShadow, Tallies
+from antiphon.core.traffic.keys import Right
+from antiphon.core.traffic.rollout import EVERY_MODEL, Difference, Rollout, Stage, Tally
+from antiphon.core.traffic.standing import Differences, ForgetShadow, Tallies
 from antiphon.errors import Forbidden, InvalidInput
-from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
-from antiphon.server.endpoints import Endpoint
-from antiphon.server.principals import principal_of
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import Body, Query, answer, decoded, engine_of, queried
 from antiphon.server.resources.keys import Tenant
+from antiphon.server.rights.principals import principal_of
 
 PATH: Final = "/antiphon/v1/rollouts"
 

@@ -10,16 +10,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from antiphon.core.asking import Output
-from antiphon.core.attach import Numbered
-from antiphon.core.explanation import Explanation, PlanTold
 from antiphon.core.ids import CallId, Digest, OperationId, RunId
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import Run
-from antiphon.engine.explain import explain, history, newest_sent, plan_told, verified_request
+from antiphon.core.telling.attach import Numbered
+from antiphon.core.telling.explanation import Explanation, PlanTold
+from antiphon.engine.keeping.explain import (
+    explain,
+    history,
+    newest_sent,
+    plan_told,
+    verified_request,
+)
 from antiphon.errors import Conflict, NotFound
-from antiphon.server.body import Body, Query, answer, decoded, engine_of, queried
-from antiphon.server.endpoints import Endpoint
-from antiphon.server.scope import view_of
+from antiphon.server.describing.endpoints import Endpoint
+from antiphon.server.http.body import Body, Query, answer, decoded, engine_of, queried
+from antiphon.server.rights.scope import view_of
 
 ONE: Final = "/antiphon/v1/runs/{run}"
 BYTES: Final = "application/octet-stream"

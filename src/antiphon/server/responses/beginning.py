@@ -13,8 +13,8 @@ from antiphon.adapters import registry
 from antiphon.adapters.base import Parsed, Rendering
 from antiphon.core.blocks import Message, Role, Status, ToolResult, block_id
 from antiphon.core.ids import MessageId, ResponseId, TenantId
-from antiphon.core.keys import Right
 from antiphon.core.records import Response
+from antiphon.core.traffic.keys import Right
 from antiphon.core.tree import line as visible
 from antiphon.engine.engine import Engine
 from antiphon.engine.runs.responding import (
@@ -29,10 +29,9 @@ from antiphon.engine.runs.responding import (
 )
 from antiphon.engine.runs.terms import Terms, terms
 from antiphon.errors import Conflict, InvalidInput, SequenceRejected
-from antiphon.server.admission import may_ask
-from antiphon.server.body import engine_of
+from antiphon.server.http.body import engine_of
+from antiphon.server.http.urls import check_urls
 from antiphon.server.mending import Mended, mended, with_help
-from antiphon.server.principals import Principal, principal_of
 from antiphon.server.responses.attaching import without_attached
 from antiphon.server.responses.compact import unsealed
 from antiphon.server.responses.ground import (
@@ -43,9 +42,10 @@ from antiphon.server.responses.ground import (
     of_response,
 )
 from antiphon.server.responses.request import Asked, Create, in_their_words
-from antiphon.server.scope import view_of
+from antiphon.server.rights.admission import may_ask
+from antiphon.server.rights.principals import Principal, principal_of
+from antiphon.server.rights.scope import view_of
 from antiphon.server.starting import alone, key_of, repeated
-from antiphon.server.urls import check_urls
 
 TRIES: Final = 3
 

@@ -25,16 +25,16 @@ from antiphon.core.tree import line as visible
 from antiphon.engine.runs.responding import Opening, begin, foreseen, placed
 from antiphon.engine.runs.terms import terms
 from antiphon.errors import InvalidInput, ProviderFailed
-from antiphon.server.admission import may_ask
-from antiphon.server.body import answer, decoded, engine_of
-from antiphon.server.principals import principal_of
+from antiphon.server.http.body import answer, decoded, engine_of
+from antiphon.server.http.urls import check_urls
 from antiphon.server.responses.ground import of_response
 from antiphon.server.responses.output import Said
 from antiphon.server.responses.reading import ended, known
 from antiphon.server.responses.request import Asked, Create
 from antiphon.server.responses.resource import SECOND_MS, usage
 from antiphon.server.responses.write import Status as Standing
-from antiphon.server.urls import check_urls
+from antiphon.server.rights.admission import may_ask
+from antiphon.server.rights.principals import principal_of
 
 STANDS_FOR: Final = "Summary of what was said before:\n"
 

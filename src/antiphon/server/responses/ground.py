@@ -16,7 +16,7 @@ from antiphon.core.placement import refuses_new_text
 from antiphon.core.records import TERMINAL_CALL, Call, Conversation, Run, RunStatus
 from antiphon.core.tree import last_closed_point
 from antiphon.engine.engine import Engine
-from antiphon.engine.looking import back_to, is_answer
+from antiphon.engine.keeping.looking import back_to, is_answer
 from antiphon.engine.runs.responding import foreseen
 from antiphon.errors import Conflict, Erased, NotFound, Refused
 from antiphon.server.responses.output import is_clients

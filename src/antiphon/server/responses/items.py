@@ -24,7 +24,7 @@ from antiphon.core.ids import CallId
 from antiphon.core.records import TERMINAL_CALL, Call, Conversation
 from antiphon.engine.engine import Engine
 from antiphon.errors import InvalidInput
-from antiphon.server.body import Query
+from antiphon.server.http.body import Query
 from antiphon.server.responses.attaching import attached_parts
 from antiphon.server.responses.output import Json, as_json, is_clients, listed, ran
 

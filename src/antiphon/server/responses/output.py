@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, assert_never
 
+from antiphon.core.answers.deltas import Channel
 from antiphon.core.blocks import Message, Reasoning, Refusal, Text, ToolCall
-from antiphon.core.deltas import Channel
 from antiphon.core.ids import CallId, MessageId
-from antiphon.core.ledger import REFUSED
 from antiphon.core.records import Call, CallState, Runner
+from antiphon.core.tools.ledger import REFUSED
 
 Json: TypeAlias = dict[str, Any]
 

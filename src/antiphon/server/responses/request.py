@@ -17,7 +17,7 @@ from antiphon.adapters.openai_responses.parse import parse
 from antiphon.core.asking import Ask
 from antiphon.core.manifest import Mapping as Mapped
 from antiphon.errors import InvalidInput, SequenceRejected
-from antiphon.server.body import Body
+from antiphon.server.http.body import Body
 
 Key: TypeAlias = Annotated[str, Meta(max_length=64)]
 Value: TypeAlias = Annotated[str, Meta(max_length=512)]

@@ -15,17 +15,17 @@ from starlette.responses import Response
 from antiphon.adapters.openai_responses.parse import parse
 from antiphon.core.commands import DeleteResponse
 from antiphon.core.events import CallChanged, decode_event
-from antiphon.core.keys import Right
-from antiphon.core.ledger import result_of
 from antiphon.core.records import RunStatus
+from antiphon.core.tools.ledger import result_of
+from antiphon.core.traffic.keys import Right
 from antiphon.engine.engine import Engine
 from antiphon.errors import InvalidInput, OutcomeUnknown
-from antiphon.server.body import Query, answer, decoded, engine_of, misfit, queried
+from antiphon.server.describing.endpoints import Endpoint
 from antiphon.server.doors.relay import relayed
-from antiphon.server.endpoints import Endpoint
-from antiphon.server.faults import BUSY, status_of
+from antiphon.server.http.body import Query, answer, decoded, engine_of, misfit, queried
+from antiphon.server.http.faults import BUSY, status_of
+from antiphon.server.http.sse import EventStream, Streams, frame
 from antiphon.server.mending import headers as repairs_told
-from antiphon.server.principals import principal_of
 from antiphon.server.responses.beginning import begun, counted
 from antiphon.server.responses.compact import Compact, compact
 from antiphon.server.responses.items import Listing, all_items, output_json, page_of
@@ -33,7 +33,7 @@ from antiphon.server.responses.output import Json
 from antiphon.server.responses.reading import Known, ended, find, follow, known, so_far
 from antiphon.server.responses.request import Asked, Create
 from antiphon.server.responses.write import NOTHING_TOLD, Event, Status, Stretch
-from antiphon.server.sse import EventStream, Streams, frame
+from antiphon.server.rights.principals import principal_of
 from antiphon.server.starting import HEADER
 
 PATH: Final = "/v1/responses"

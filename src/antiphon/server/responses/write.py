@@ -22,13 +22,13 @@ from typing import Final
 import msgspec
 
 from antiphon.core import events
+from antiphon.core.answers.deltas import Channel
+from antiphon.core.answers.usage import Used, together
 from antiphon.core.blocks import Message
-from antiphon.core.deltas import Channel
 from antiphon.core.events import DurableEvent, Preview
 from antiphon.core.ids import CallId, MessageId, RunId
-from antiphon.core.loop import APPROVAL_REQUIRED
 from antiphon.core.records import TERMINAL_CALL, Call, RunStatus
-from antiphon.core.usage import Used, together
+from antiphon.core.tools.loop import APPROVAL_REQUIRED
 from antiphon.errors import AntiphonError
 from antiphon.server.responses.output import (
     Asked,

@@ -14,13 +14,13 @@ from antiphon.core.ids import CallId, ConversationId, MessageId, RunId, message_
 from antiphon.core.records import TERMINAL_CALL, Approval, Conversation, Run, Runner, RunStatus
 from antiphon.engine.engine import Engine
 from antiphon.errors import Conflict, InvalidInput, NotFound
-from antiphon.server.body import engine_of
-from antiphon.server.principals import principal_of
+from antiphon.server.http.body import engine_of
+from antiphon.server.http.urls import check_block_urls
 from antiphon.server.resources.messages import ask_of
-from antiphon.server.scope import view_of
+from antiphon.server.rights.principals import principal_of
+from antiphon.server.rights.scope import view_of
 from antiphon.server.starting import start_key
 from antiphon.server.uistream.request import Chat, Part, UIMessage, blocks_of, output_of
-from antiphon.server.urls import check_block_urls
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from msgspec import Meta
 from antiphon.core.blocks import Block, File, Image, Text
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.errors import InvalidInput
-from antiphon.server.body import Body
+from antiphon.server.http.body import Body
 from antiphon.server.resources.messages import Asking
 
 _DATA_URL: Final = re.compile(r"data:(?P<type>[^;,]*)(;[^,]*)?;base64,(?P<data>.*)", re.DOTALL)

@@ -18,11 +18,11 @@ from antiphon.core.tree import line as visible
 from antiphon.engine.engine import Engine
 from antiphon.handles.run import RunHandle, run_error
 from antiphon.library import Local
-from antiphon.server.body import answer, decoded, engine_of
+from antiphon.server.describing.endpoints import Endpoint
 from antiphon.server.doors.turn import UNKNOWN_GRACE_S
-from antiphon.server.endpoints import Endpoint
+from antiphon.server.http.body import answer, decoded, engine_of
+from antiphon.server.http.sse import EventStream, Streams, frame
 from antiphon.server.responses.routes import WITHDRAW
-from antiphon.server.sse import EventStream, Streams, frame
 from antiphon.server.uistream.beginning import Begun, begun, conversation_of
 from antiphon.server.uistream.request import Chat
 from antiphon.server.uistream.transcript import messages

@@ -14,8 +14,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from antiphon.core.answers.deltas import Channel
 from antiphon.core.blocks import Message, Reasoning, Refusal, Text, ToolCall
-from antiphon.core.deltas import Channel
 from antiphon.core.events import (
     CallChanged,
     Committed,
@@ -26,8 +26,8 @@ from antiphon.core.events import (
     Withdrawn,
 )
 from antiphon.core.ids import CallId, RunId
-from antiphon.core.loop import APPROVAL_REQUIRED
 from antiphon.core.records import TERMINAL_CALL, Approval, Call, CallState, Runner, RunStatus
+from antiphon.core.tools.loop import APPROVAL_REQUIRED
 from antiphon.errors import AntiphonError
 from antiphon.handles.run import run_error
 

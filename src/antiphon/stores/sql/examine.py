@@ -12,10 +12,10 @@ import msgspec
 
 from antiphon.core.blocks import Message, Origin, ToolCall, message_digest
 from antiphon.core.digests import digest, fold
-from antiphon.core.examination import Check, Problem
 from antiphon.core.ids import ConversationId, Digest
 from antiphon.core.listing import read_stretch
 from antiphon.core.manifest import Manifest, manifest_digest
+from antiphon.core.telling.examination import Check, Problem
 from antiphon.errors import AntiphonError
 from antiphon.stores.sql import reads
 from antiphon.stores.sql.commands.repairs import MENDINGS

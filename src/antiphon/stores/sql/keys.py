@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from antiphon.core.ids import TenantId
-from antiphon.core.keys import NO_TERMS, Key, KeyTerms, Right
+from antiphon.core.traffic.keys import NO_TERMS, Key, KeyTerms, Right
 from antiphon.errors import NotFound
 from antiphon.stores.sql.packing import pack, unpack
 from antiphon.stores.sql.statements import Statements

@@ -11,9 +11,9 @@ from typing import Any, Final, TypeVar
 from antiphon.core.blocks import Trust
 from antiphon.core.commands import GiveFile
 from antiphon.core.ids import ConversationId, TenantId
-from antiphon.core.knowledge import File, Instructions, NewFile, Remembered, RememberedKind
-from antiphon.core.passages import Piece
-from antiphon.core.ranking import Index, Postings, decode_postings, encode_postings
+from antiphon.core.knowledge.kept import File, Instructions, NewFile, Remembered, RememberedKind
+from antiphon.core.knowledge.passages import Piece
+from antiphon.core.knowledge.ranking import Index, Postings, decode_postings, encode_postings
 from antiphon.errors import Conflict, NotFound
 from antiphon.stores.sql.packing import pack, unpack
 from antiphon.stores.sql.rows import ConversationRow

@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from antiphon.core.answers.said import Said
+from antiphon.core.answers.usage import Cost, Used, together
 from antiphon.core.commands import CreateConversation, OpenResponse, StartRun
 from antiphon.core.dispatch import State
 from antiphon.core.ids import (
@@ -35,8 +37,6 @@ from antiphon.core.records import (
     RunOptions,
     RunStatus,
 )
-from antiphon.core.said import Said
-from antiphon.core.usage import Cost, Used, together
 from antiphon.stores.sql.packing import Stored, encode_json, pack, unpack
 
 _metadata: Final = msgspec.json.Decoder(dict[str, str]).decode

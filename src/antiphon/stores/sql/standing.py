@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from antiphon.core import standing as s
+from antiphon.core.answers.usage import Used
 from antiphon.core.commands import NotePrefix
 from antiphon.core.ids import ConversationId, Digest, MessageId, TenantId
-from antiphon.core.rollout import Difference, Kind, Rollout, Stage, Tally
-from antiphon.core.usage import Used
+from antiphon.core.traffic import standing as s
+from antiphon.core.traffic.rollout import Difference, Kind, Rollout, Stage, Tally
 from antiphon.stores.sql.packing import pack, unpack
 from antiphon.stores.sql.statements import Statements
 from antiphon.stores.sql.transaction import Transaction

@@ -10,7 +10,6 @@ from typing import Any, Protocol, TypeVar, cast
 from antiphon.core.blocks import Message
 from antiphon.core.commands import Command, Fence, GiveFile
 from antiphon.core.dispatch import Denied, State
-from antiphon.core.examination import Check
 from antiphon.core.ids import (
     ConversationId,
     Digest,
@@ -22,7 +21,6 @@ from antiphon.core.ids import (
     SessionId,
     TenantId,
 )
-from antiphon.core.keys import Key
 from antiphon.core.manifest import Manifest
 from antiphon.core.records import (
     OPEN_RUN,
@@ -36,7 +34,9 @@ from antiphon.core.records import (
     Session,
     StoredEvent,
 )
-from antiphon.core.standing import Change, Question
+from antiphon.core.telling.examination import Check
+from antiphon.core.traffic.keys import Key
+from antiphon.core.traffic.standing import Change, Question
 from antiphon.errors import StoreError
 from antiphon.stores.base import Nodes
 from antiphon.stores.knowledge import KnowledgeStore

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from antiphon.core.examination import Check, Problem
+from antiphon.core.telling.examination import Check, Problem
 from antiphon.stores.sql.examine import counted, examined
 from antiphon.stores.sqlite.connections import check_readable, open_reader
 from antiphon.stores.sqlite.statements import SqliteStatements

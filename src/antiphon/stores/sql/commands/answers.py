@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from antiphon.core.answers.usage import Used, used
 from antiphon.core.blocks import Status
 from antiphon.core.commands import CommitAnswer, ConflictAnswer, NewCall, Quarantine, Then
 from antiphon.core.dispatch import Denied, Effect, Event
@@ -17,7 +18,6 @@ from antiphon.core.events import (
     RunChanged,
 )
 from antiphon.core.records import Approval, Attempt, Call, CallState, Run, RunStatus
-from antiphon.core.usage import Used, used
 from antiphon.errors import InternalError
 from antiphon.stores.sql.call_rows import CallRow
 from antiphon.stores.sql.commands.dispatch import changed, give_status

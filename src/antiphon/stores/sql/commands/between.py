@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from antiphon.core.answers.judging import ANSWER_RETRIED, SCHEMA_MISMATCH
 from antiphon.core.blocks import Message
 from antiphon.core.commands import AskAgain, Command, Fence, JoinRun
 from antiphon.core.dispatch import Condition, Denied
 from antiphon.core.events import DurableEvent, HeadMoved, Placed, RunChanged
 from antiphon.core.ids import MessageId, RunId
-from antiphon.core.judging import ANSWER_RETRIED, SCHEMA_MISMATCH
-from antiphon.core.loop import JOINED
 from antiphon.core.placement import as_joined
 from antiphon.core.records import Run, RunStatus
+from antiphon.core.tools.loop import JOINED
 from antiphon.stores.sql.commands.runs import may_drive, waiting_input
 from antiphon.stores.sql.messages import insert_message
 from antiphon.stores.sql.rows import ConversationRow, RunRow

@@ -18,8 +18,8 @@ from antiphon.core.commands import (
 from antiphon.core.dispatch import Condition, Denied
 from antiphon.core.events import CallChanged, RunChanged
 from antiphon.core.ids import CallId
-from antiphon.core.loop import lasting
 from antiphon.core.records import TERMINAL_CALL, Approval, Call, CallState, Run, RunStatus
+from antiphon.core.tools.loop import lasting
 from antiphon.errors import InvalidInput
 from antiphon.stores.sql.commands.results import calls_at_leaf, insert_results
 from antiphon.stores.sql.commands.runs import let_wait, may_drive

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from antiphon.core.answers.said import Said
+from antiphon.core.answers.usage import Used
 from antiphon.core.commands import (
     Accept,
     AnswerOpened,
@@ -31,8 +33,6 @@ from antiphon.core.events import (
 )
 from antiphon.core.manifest import Manifest, Purpose
 from antiphon.core.records import Attempt, RunStatus
-from antiphon.core.said import Said
-from antiphon.core.usage import Used
 from antiphon.errors import InternalError, NotFound
 from antiphon.stores.sql.packing import encode_json, pack
 from antiphon.stores.sql.places import conversation_of

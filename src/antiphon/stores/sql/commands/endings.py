@@ -17,8 +17,8 @@ from antiphon.core.events import (
     Withdrawn,
 )
 from antiphon.core.ids import MessageId
-from antiphon.core.ledger import NOT_RUN, WAS_RUNNING, text_result
 from antiphon.core.records import CallState, Run, RunKind, RunStatus
+from antiphon.core.tools.ledger import NOT_RUN, WAS_RUNNING, text_result
 from antiphon.errors import InvalidInput
 from antiphon.stores.sql.commands.questions import drop_all
 from antiphon.stores.sql.commands.results import calls_at_leaf, insert_results

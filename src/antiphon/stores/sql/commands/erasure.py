@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
+from antiphon.core.answers.said import Said
 from antiphon.core.commands import EraseConversation
 from antiphon.core.events import ConversationErased
 from antiphon.core.records import Conversation, RunOptions
-from antiphon.core.said import Said
 from antiphon.stores.sql.commands.endings import cancel_run
 from antiphon.stores.sql.knowledge import let_go
 from antiphon.stores.sql.message_rows import Extra

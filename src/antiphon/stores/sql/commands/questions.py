@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from antiphon.core.answers.usage import used
 from antiphon.core.commands import AnswerQuestion, Command, DropQuestion, Fence
 from antiphon.core.dispatch import IN_FLIGHT, Condition, Denied, Event
 from antiphon.core.records import Attempt
-from antiphon.core.usage import used
 from antiphon.errors import InternalError
 from antiphon.stores.sql.commands.dispatch import question_told
 from antiphon.stores.sql.packing import encode_json, pack

@@ -17,8 +17,8 @@ from antiphon.core.commands import Repair
 from antiphon.core.dispatch import Denied, State
 from antiphon.core.events import CallChanged, DurableEvent, HeadMoved, Repaired
 from antiphon.core.ids import CallId, MessageId, OperationId
-from antiphon.core.ledger import fate_unknown, text_result
 from antiphon.core.records import CallState, Conversation, RunStatus
+from antiphon.core.tools.ledger import fate_unknown, text_result
 from antiphon.stores.sql.contradictions import RULES
 from antiphon.stores.sql.messages import settle
 from antiphon.stores.sql.rows import ConversationRow

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from antiphon.core.events import DurableEvent, HeadMoved, ResultsPlaced
 from antiphon.core.ids import MessageId
-from antiphon.core.ledger import results_message
 from antiphon.core.records import Call
+from antiphon.core.tools.ledger import results_message
 from antiphon.stores.sql.messages import insert_message
 from antiphon.stores.sql.rows import ConversationRow, RunRow
 from antiphon.stores.sql.transaction import Transaction

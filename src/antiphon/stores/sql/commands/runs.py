@@ -20,9 +20,9 @@ from antiphon.core.commands import (
 from antiphon.core.dispatch import Condition, Denied
 from antiphon.core.events import DurableEvent, Placed, RunChanged
 from antiphon.core.ids import ConversationId, MessageId, RunId
-from antiphon.core.loop import lasting
 from antiphon.core.placement import as_placed
 from antiphon.core.records import Run, RunStatus
+from antiphon.core.tools.loop import lasting
 from antiphon.stores.sql.commands.sessions import enter_session
 from antiphon.stores.sql.messages import insert_message, same_input
 from antiphon.stores.sql.packing import pack

@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from antiphon.core.answers.usage import used
 from antiphon.core.blocks import Message, Status
 from antiphon.core.commands import (
     Command,
@@ -31,8 +32,7 @@ from antiphon.core.events import (
 )
 from antiphon.core.ids import MessageId, RunId
 from antiphon.core.records import Conversation, Run, RunStatus
-from antiphon.core.scheduling import Decision
-from antiphon.core.usage import used
+from antiphon.core.sessions.scheduling import Decision
 from antiphon.errors import NotFound
 from antiphon.stores.sql.messages import insert_message, settle
 from antiphon.stores.sql.packing import encode_json

@@ -1,0 +1,1 @@
+"""How calls and tools are named to a provider, and whose each name is."""

@@ -1,0 +1,1 @@
+"""Requests of clients and people: read, converted, translated, repaired; the same for every dialect."""

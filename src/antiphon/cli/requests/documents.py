@@ -1,0 +1,272 @@
+"""Files that a person hands us: read whole, within limits, and told apart by what is in them.
+
+A body that cannot be read is one clear error with a code and a place. Whose request it is stands
+in `antiphon.cli.requests.recognition`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from antiphon.adapters.requests.parsing import number, type_name
+from antiphon.errors import InvalidInput
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+
+COMBINED: Final = frozenset({"from", "request", "graph", "target", "model_profile", "stored"})
+OTHER_TEXT: Final = {
+    b"\xff\xfe": "It is UTF-16, and JSON is sent as UTF-8. Save it so.",
+    b"\xfe\xff": "It is UTF-16, and JSON is sent as UTF-8. Save it so.",
+    b"\x1f\x8b": "It is compressed. Unpack it first: gzip -d.",
+}
+"""How files begin that people take for text, and what would help."""
+
+SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What was in a file.
+
+    Attributes:
+        path: The file, as a command takes it.
+        text: The text as it stood there, for excerpts.
+        source: Profile of the request as the file or the caller names it, or None.
+        request: A provider's request, or None.
+        misshapen: Why what was meant for one is none: it is no object; None where it is one.
+        graph: Our own graph, or None.
+        graph_at: Where in the file the graph stands.
+        request_at: Where in the file the request stands; its places follow this.
+        target: The profile that it is meant for, or None.
+        facts: What is known of the model behind the target.
+        stored: What was kept of earlier answers, to be sent back.
+    """
+
+    path: str
+    text: str
+    source: str | None = None
+    request: Mapping[str, object] | None = None
+    misshapen: InvalidInput | None = None
+    graph: object = None
+    graph_at: str = ""
+    request_at: str = ""
+    target: str | None = None
+    facts: Mapping[str, object]
+    stored: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The file's name, for people."""
+        return _name(self.path)
+
+
+def read_bytes(path: str) -> bytes:
+    """Return the bytes of a file; `-` is standard input.
+
+    Raises:
+        InvalidInput: `unreadable` or `too_large`.
+    """
+    try:
+        if path == "-":
+            data = sys.stdin.buffer.read(MAX_BYTES + 1)
+        else:
+            with Path(path).open("rb") as file:
+                data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise InvalidInput(f"{error.strerror}.", code="unreadable", at=path) from None
+    if len(data) > MAX_BYTES:
+        raise InvalidInput(
+            f"More than {MAX_BYTES // 2**20} MiB are no request.", code="too_large", at=path
+        )
+    return data
+
+
+def decode(data: bytes, name: str) -> tuple[object, str]:
+    """Return the JSON value of `data`, and its text.
+
+    Raises:
+        InvalidInput: `empty_input`, `invalid_utf8`, `invalid_json`, `too_deep`, `duplicate_key`,
+            `invalid_number` or `invalid_unicode`, at a line and column where there is one.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        for beginning, what in OTHER_TEXT.items():
+            if data.startswith(beginning):
+                raise InvalidInput(what, code="invalid_utf8", at=name) from None
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InvalidInput(
+            f"Byte {error.start} (line {line}) is no UTF-8.", code="invalid_utf8", at=name
+        ) from None
+    if not text.strip():
+        raise InvalidInput("There is nothing in it.", code="empty_input", at=name)
+    try:
+        value = json.loads(
+            text,
+            parse_constant=_no_constant,
+            parse_float=_finite,
+            parse_int=_integer,
+            object_pairs_hook=_unique,
+        )
+    except RecursionError:
+        raise InvalidInput("It is nested too deep.", code="too_deep", at=name) from None
+    except json.JSONDecodeError as error:
+        raise InvalidInput(
+            f"Not JSON: {error.msg}.",
+            code="invalid_json",
+            at=f"{name}:{error.lineno}:{error.colno}",
+        ) from None
+    except ValueError as error:
+        raise InvalidInput(f"Not JSON: {error}.", code="invalid_json", at=name) from None
+    if SURROGATE_ESCAPE.search(text):
+        _no_half_characters(value)
+    return value, text
+
+
+def read_document(path: str) -> Document:
+    """Return what is in a file: a request, a graph, or both in one object.
+
+    Raises:
+        InvalidInput: It cannot be read, or is neither.
+    """
+    value, text = decode(read_bytes(path), _name(path))
+    return document_of(value, text, path)
+
+
+def document_of(value: object, text: str, path: str) -> Document:
+    """Return what a JSON value is: a request, a graph, or both in one object.
+
+    What can only be meant for a request and is no object is told as such: `Document.misshapen`.
+
+    Raises:
+        InvalidInput: It is an object that holds neither.
+    """
+    if isinstance(value, list) and not _are_messages(value):
+        return Document(path=path, text=text, graph=value, facts={})
+    if not isinstance(value, dict):
+        what = (
+            "these could be its messages"
+            if isinstance(value, list)
+            else "this is " + type_name(value)
+        )
+        wrong = InvalidInput(
+            f"A request is a JSON object; {what}.", code="wrong_shape", at="the root"
+        )
+        return Document(path=path, text=text, misshapen=wrong, facts={})
+    if "nodes" in value:
+        return Document(path=path, text=text, graph=value, facts={})
+    if value.keys() <= COMBINED and not COMBINED.isdisjoint(value):
+        return _combined(value, path, text)
+    return Document(path=path, text=text, request=value, facts={})
+
+
+def _combined(value: Mapping[str, object], path: str, text: str) -> Document:
+    request, graph = value.get("request"), value.get("graph")
+    wrong = None
+    if request is not None and not isinstance(request, dict):
+        sentence = f"A request is a JSON object; this is {type_name(request)}."
+        request, wrong = None, InvalidInput(sentence, code="wrong_shape", at="request")
+    if request is None and graph is None and wrong is None:
+        raise InvalidInput(
+            "It holds neither a request nor a graph.", code="wrong_shape", at=_name(path)
+        )
+    facts = value.get("model_profile") or {}
+    if not isinstance(facts, dict):
+        raise InvalidInput("Facts are a JSON object.", code="wrong_shape", at="model_profile")
+    stored = value.get("stored") or {}
+    if not isinstance(stored, dict):
+        raise InvalidInput("What is stored is a JSON object.", code="wrong_shape", at="stored")
+    return Document(
+        path=path,
+        text=text,
+        source=_word(value, "from"),
+        request=request,
+        misshapen=wrong,
+        request_at="request",
+        graph=graph,
+        graph_at="graph",
+        target=_word(value, "target"),
+        facts=facts,
+        stored=stored,
+    )
+
+
+def _are_messages(items: list[object]) -> bool:
+    """Return whether an array holds a provider's messages, and no blocks of ours."""
+    told = [item for item in items if isinstance(item, dict)]
+    return bool(told) and not any("kind" in item for item in told)
+
+
+def _name(path: str) -> str:
+    return "standard input" if path == "-" else path
+
+
+def _word(value: Mapping[str, object], field: str) -> str | None:
+    word = value.get(field)
+    if word is not None and not isinstance(word, str):
+        raise InvalidInput("The name of a profile is a string.", code="wrong_shape", at=field)
+    return word
+
+
+def _no_constant(word: str) -> object:
+    raise ValueError(f"{word} is no JSON value")
+
+
+def _finite(word: str) -> float:
+    value = number(word)
+    if not math.isfinite(value):
+        raise _no_number(word)
+    return value
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Return an object. Of a name that stands twice nobody can say which one a provider reads."""
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidInput(
+            f"The name {twice!r} stands twice in one object.", code="duplicate_key", at=twice
+        )
+    return made
+
+
+def _integer(word: str) -> int:
+    try:
+        return int(word)
+    except ValueError:
+        raise _no_number(word) from None
+
+
+def _no_number(word: str) -> InvalidInput:
+    shown = word if len(word) <= 20 else f"{word[:20]}…"
+    return InvalidInput(
+        f"The number {shown} is larger than a request can carry.", code="invalid_number"
+    )
+
+
+def _no_half_characters(value: object) -> None:
+    todo: list[tuple[str, object]] = [("", value)]
+    while todo:
+        path, node = todo.pop()
+        if isinstance(node, dict):
+            todo += [(path, name) for name in node]
+            todo += [(f"{path}.{name}", inner) for name, inner in node.items()]
+        elif isinstance(node, list):
+            todo += [(f"{path}[{number}]", inner) for number, inner in enumerate(node)]
+        elif isinstance(node, str) and not node.isascii():
+            try:
+                node.encode()
+            except UnicodeEncodeError:
+                raise InvalidInput(
+                    "The text holds half a surrogate pair, which no request can carry.",
+                    code="invalid_unicode",
+                    at=path.lstrip(".") or "the root",
+                ) from None

@@ -1,0 +1,1 @@
+"""What came back from a model, and what of it may be believed."""

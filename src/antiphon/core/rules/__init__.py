@@ -1,0 +1,1 @@
+"""What may be sent: rules of every graph, rules of one dialect, and what would mend a line."""

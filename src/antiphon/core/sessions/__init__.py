@@ -1,0 +1,1 @@
+"""When a new chapter begins, and what crosses over into it."""

@@ -1,0 +1,1 @@
+"""Calls of tools: their ledger, and what a run does next."""

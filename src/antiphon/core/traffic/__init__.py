@@ -1,0 +1,1 @@
+"""Who asks, how much, in which turn, and which way a request goes."""

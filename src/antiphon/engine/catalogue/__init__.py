@@ -1,0 +1,1 @@
+"""Which models there are: what a name means, what it costs, who counts for it."""

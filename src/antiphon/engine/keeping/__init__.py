@@ -1,0 +1,1 @@
+"""What is kept and how it goes: brought in, forked, looked up, explained, erased."""

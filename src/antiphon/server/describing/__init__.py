@@ -1,0 +1,1 @@
+"""Routes that describe themselves, and the document made of them."""

@@ -1,0 +1,1 @@
+"""What every request passes, and what serves it, whichever API it is for."""

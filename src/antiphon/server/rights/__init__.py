@@ -1,0 +1,1 @@
+"""Who asks, what they can see, and what they may begin now."""
