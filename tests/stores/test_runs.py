@@ -155,6 +155,28 @@ async def test_an_input_that_was_withdrawn_before_it_had_a_place_starts_no_secon
     assert [run.id for run in await talk.store.runs(talk.conversation)] == ["run_1"]
 
 
+@pytest.mark.req("M27", "M139")
+@pytest.mark.parametrize("named", ["by key", "by input", "by withdrawn input"])
+@pytest.mark.parametrize(
+    "refused", [{"max_queued": 0}, {"alone": True}, {"refusal": "missing_tool_result"}], ids=str
+)
+async def test_what_was_acknowledged_is_not_taken_back_where_a_new_run_would_be_refused(
+    talk: Talk, named: str, refused: dict[str, object]
+) -> None:
+    """On PostgreSQL it is foreseen that nothing is a repetition: no refusal may follow from that."""
+    if named == "by input":
+        await talk.answered()
+    else:
+        await talk.do(talk.start("run_1", "m1", key=a_key()))
+    if named == "by withdrawn input":
+        await talk.do(cancel(talk))
+    await talk.do(talk.start("run_2", "m2"))
+    again = (
+        talk.start("run_3", "m3", key=a_key()) if named == "by key" else talk.start("run_3", "m1")
+    )
+    assert (await talk.do(replace(again, **refused))).id == "run_1"  # type: ignore[arg-type]
+
+
 @pytest.mark.req("M27")
 @pytest.mark.parametrize("placed", [False, True], ids=["waiting", "placed"])
 async def test_the_id_of_an_input_with_other_words_or_another_parent_is_a_conflict(

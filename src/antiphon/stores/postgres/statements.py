@@ -298,6 +298,11 @@ class PostgresStatements:
         """Whether all since `mark` is still held back."""
         return mark.journeys == self.journeys
 
+    def foreseen(self, mark: Mark) -> bool:
+        """Whether anything since `mark` was foreseen, and nobody has compared it yet."""
+        since = mark.held if self.unsent(mark) else 0
+        return any(step.kind in (Kind.TOOK, Kind.ABSENT) for step in self._held[since:])
+
     def drop(self, mark: Mark = _ALL) -> None:
         """Forget what is held back, since `mark` or all, as it is to be undone anyway."""
         del self._held[mark.held if self.unsent(mark) else 0 :]

@@ -365,6 +365,8 @@ class _Savepoints:
             self._db.settle()
 
     def undo(self, *, alone: bool) -> None:
+        if self._db.foreseen(self._mark):
+            self._db.settle()  # a refusal follows from what is stored, not from what was foreseen
         sent = not self._db.unsent(self._mark)
         self._db.drop(self._mark)
         if not sent:
