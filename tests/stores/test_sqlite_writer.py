@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -45,6 +45,11 @@ class Commits(sqlite3.Connection):
             self.failing = None
             raise sqlite3.OperationalError("planted")
         return super().execute(sql, parameters)
+
+    def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:
+        rows = list(parameters)
+        self.statements.extend([sql] * len(rows))  # a row is what costs
+        return super().executemany(sql, rows)
 
 
 @dataclass(slots=True)
