@@ -11,7 +11,7 @@ import { useTimes, useWords } from "../words";
 import { reasonOf } from "../words/reasons";
 import { PromptView } from "./prompt";
 import { RecordView } from "./record";
-import { RequestView } from "./request";
+import { type DispatchName, RequestView } from "./request";
 import { Price, Taken } from "./used";
 import { Timeline } from "./timeline";
 
@@ -196,11 +196,6 @@ function Tabs(props: { readonly tab: Tab; readonly onChoose: (tab: Tab) => void;
       </div>
     </>
   );
-}
-
-export interface DispatchName {
-  readonly run: string;
-  readonly operation: string;
 }
 
 /** Return the dispatch of the run before this one, for comparison: by the order in which runs were started. */

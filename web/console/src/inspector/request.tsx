@@ -12,7 +12,11 @@ import { useTimes, useWords } from "../words";
 import { reasonOf } from "../words/reasons";
 import { curlOf } from "./curl";
 import { commonBytes, diff, folded } from "./diff";
-import type { DispatchName } from "./panel";
+
+export interface DispatchName {
+  readonly run: string;
+  readonly operation: string;
+}
 
 export function RequestView(props: { readonly explanation: Explanation; readonly before: DispatchName | null }) {
   const words = useWords();
