@@ -35,10 +35,14 @@ async def recover(world: World) -> list[ConversationId]:
 
 
 async def adopt(world: World, runs: Sequence[Run]) -> list[ConversationId]:
-    """Do the same with runs claimed from nodes that are gone; the others' are left alone."""
+    """Do the same with runs of nodes that are gone; the others' are left alone.
+
+    A run that was claimed before may have gone on here meanwhile, since a client's word came. What
+    this process has begun in it is at work.
+    """
     names = {run.id for run in runs if run.node is not None}
     if names:
-        await _settle(world, lambda attempt: attempt.run in names)
+        await _settle(world, lambda attempt: attempt.run in names and not _is_ours(world, attempt))
     rows = [await world.store.run(run.conversation, run.id) for run in runs]
     return await _go_on(world, [run for run in rows if run.open])
 
@@ -97,7 +101,7 @@ async def recover_own(world: World, conversation: ConversationId) -> None:
             if newest.state is State.UNKNOWN:
                 await settle_unknown(world, newest)
     for run in await world.store.runs(conversation, OPEN_RUN):
-        await _take_over(world, run)
+        await _take_over(world, run, ended=True)
 
 
 async def _lose(world: World, attempt: Attempt, code: str) -> None:
@@ -190,7 +194,11 @@ async def _after_end(world: World, attempt: Attempt) -> None:
     )
 
 
-async def _take_over(world: World, run: Run) -> None:
+async def _take_over(world: World, run: Run, *, ended: bool = False) -> None:
+    """Claim a run, and give up on calls that are executed by nobody any more.
+
+    `ended` says that what this process itself was at work on has ended, too.
+    """
     if run.status is RunStatus.UNKNOWN:
         operations = await world.store.operations(run.conversation, run.id)
         attempt = (await world.store.attempts(operations[-1]))[-1]
@@ -208,22 +216,24 @@ async def _take_over(world: World, run: Run) -> None:
             )
         )
     for call in await world.store.calls(run.conversation, run.id):
-        if call.state is CallState.EXECUTING:
+        ours = _is_ours(world, call)
+        if call.state is CallState.EXECUTING and (ended or not ours):
             await world.do(
                 LoseCall(
                     conversation=run.conversation,
                     now_ms=world.clock.now_ms(),
                     run=run.id,
                     call_id=call.call_id,
-                    fence=world.fence if _runs_here(world, call) else None,
+                    fence=world.fence if ours else None,
                 )
             )
 
 
 def _closed(world: World, attempt: Attempt) -> bool:
     """Whether the connection that carried an attempt is known to be closed."""
-    return world.alone or (attempt.node, attempt.epoch) == (world.fence.node, world.fence.epoch)
+    return world.alone or _is_ours(world, attempt)
 
 
-def _runs_here(world: World, call: Call) -> bool:
-    return (call.node, call.epoch) == (world.fence.node, world.fence.epoch)
+def _is_ours(world: World, work: Attempt | Call) -> bool:
+    """Whether this process has begun it, under the epoch that it has now."""
+    return (work.node, work.epoch) == (world.fence.node, world.fence.epoch)

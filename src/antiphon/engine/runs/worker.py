@@ -57,7 +57,7 @@ from antiphon.engine.runs.entering import (
     with_result,
 )
 from antiphon.engine.runs.pausing import pause_of
-from antiphon.engine.runs.startup import settle_unknown
+from antiphon.engine.runs.startup import adopt, settle_unknown
 from antiphon.engine.sessions.scheduler import Scheduler
 from antiphon.engine.tools.executor import Executor
 from antiphon.engine.world import World
@@ -326,6 +326,11 @@ class Worker:
         return any(c.state is CallState.EXECUTING and (c.node, c.epoch) != here for c in calls)
 
     async def _claimed(self, run: Run) -> Run | None:
+        """Return a run that may go on here; take it over where its owner is gone.
+
+        Raises:
+            _Moved: It was taken over.
+        """
         if not loop.may_go_on(run):
             return None
         if self._world.owns(run):
@@ -341,9 +346,12 @@ class Worker:
                 fence=self._world.fence,
             )
         )
-        if isinstance(claimed, Denied) or claimed.status is not RunStatus.PENDING:
+        if isinstance(claimed, Denied):
             return None
-        return claimed
+        # Its owner is gone, and a client's word came before anybody looked: what that one had in
+        # flight is settled first.
+        await adopt(self._world, [claimed])
+        raise _Moved
 
     async def _open_step(self, run: Run) -> list[Call]:
         """Return the calls of the run's newest message whose results are not placed yet."""
