@@ -54,6 +54,22 @@ def test_an_answer_is_framed_to_the_byte_as_h11_frames_it(request_: str, length:
     )
 
 
+@pytest.mark.parametrize(
+    ("length", "together"), [("of a known length", True), ("without a length", False)]
+)
+def test_the_head_of_an_answer_leaves_with_its_body_where_that_is_there(
+    length: str, together: bool
+) -> None:
+    conn = _Framing(h11.SERVER)
+    conn.receive_data(GET)
+    conn.next_event()
+    head = conn.send(h11.Response(status_code=200, headers=LENGTHS[length]))
+    assert (head == b"") == together  # a stream's first word may be a while in coming
+    body = conn.send(h11.Data(data=b"data: \r\n0\r\n"))
+    assert body is not None
+    assert body.startswith(b"HTTP/1.1 200") == together
+
+
 def test_a_piece_of_no_answer_is_refused() -> None:
     conn = _Framing(h11.SERVER)
     conn.receive_data(GET)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from typing import Final
+
+import msgspec
 
 OURS: Final = ("antiphon", "uvicorn")
 
@@ -25,7 +26,7 @@ class Lines(logging.Formatter):
         if record.exc_info and record.exc_info[0] is not None:
             line["error"] = record.exc_info[0].__name__
         line.update(getattr(record, "fields", {}))
-        return json.dumps(line, ensure_ascii=False, default=str)
+        return msgspec.json.encode(line, enc_hook=str).decode()
 
 
 class _Expected(logging.Filter):

@@ -62,13 +62,15 @@ class Connection(H11Protocol):
 
 
 class _Framing(h11.Connection):
-    """HTTP/1.1 as h11 knows it, but for the pieces of an answer without a length.
+    """HTTP/1.1 as h11 knows it, but for the pieces of an answer without a length, and the head of others.
 
     Such a piece changes no state, and there is one for every word of every stream: the sixth part
-    of what a word costs would be that h11 finds this out.
+    of what a word costs would be that h11 finds this out. Where the length is known, the body is
+    there as well, and the head leaves with it: one packet, and one system call, instead of two.
     """
 
     _chunked = False  # whether the body that is being sent goes out in chunks
+    _head: tuple[bytes, ...] = ()  # what waits for the body
 
     def send_with_data_passthrough(self, event: h11.Event) -> list[bytes] | None:
         """Return the bytes of an event, or None where the connection has to be closed."""
@@ -76,8 +78,16 @@ class _Framing(h11.Connection):
             size = len(event.data)
             return [b"%x\r\n" % size, event.data, b"\r\n"] if size else []
         data = super().send_with_data_passthrough(event)
+        if data is None:
+            return None
+        if type(event) is not h11.Response:
+            data, self._head = [*self._head, *data], ()
+            self._chunked = False
+            return data
         # A head says so itself, in a line of its own: no value of a header holds the end of one.
-        self._chunked = type(event) is h11.Response and CHUNKED in b"".join(data or ())
+        self._chunked = CHUNKED in b"".join(data)
+        if not self._chunked and any(name == b"content-length" for name, _ in event.headers):
+            data, self._head = [], tuple(data)
         return data
 
 
