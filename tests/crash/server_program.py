@@ -26,10 +26,12 @@ WAIT_S = 60.0
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
-    """One life of the server."""
+    """One life of the server: where it keeps what, and the point at which it dies."""
 
     folder: str
+    db: str
     base_url: str
+    lease_s: float
     kill: str | None = None
 
     def path(self, name: str) -> Path:
@@ -40,11 +42,15 @@ async def live(config: Config) -> None:
     """Serve until told to stop."""
     model = Model(name="m", profile="openai-chat", model="m", base_url=config.base_url)
     settings = Settings(
-        port=0, drain_s=0.01, retry_base_s=0.0, models=Models(named={"m": model}, default="m")
+        port=0,
+        drain_s=0.01,
+        retry_base_s=0.0,
+        lease_s=config.lease_s,
+        models=Models(named={"m": model}, default="m"),
     )
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with antiphon.open(config.path("talk.db"), settings=settings) as app:
+    async with antiphon.open(config.db, settings=settings) as app:
         listener = listen(settings)
         half = config.path("url.half")
         half.write_text(url_of(listener), encoding="utf-8")
@@ -65,7 +71,9 @@ def once(config: Config) -> int:
 
 def zygote() -> None:
     """Fork one life for each config, and say how it ended."""
-    for name in ("aiohttp", "uvicorn", "antiphon.stores.sqlite", "antiphon.adapters.registry"):
+    for name in ("aiohttp", "uvicorn", "antiphon.adapters.registry"):
+        import_module(name)
+    for name in ("antiphon.stores.sqlite", "antiphon.stores.postgres"):
         import_module(name)
     for line in sys.stdin:
         config = msgspec.json.decode(line, type=Config)

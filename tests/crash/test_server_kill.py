@@ -1,4 +1,10 @@
-"""The real server is killed at each transition while the official SDK streams, and comes back."""
+"""The real server is killed at each transition while the official SDK streams, and comes back.
+
+On a file the next process is its successor, and knows that nothing of it is at work any more. On
+PostgreSQL another node takes over, and knows no such thing: what may have been sent is UNKNOWN, the
+response goes on to be `in_progress`, and whoever streams it waits until somebody says what is known.
+Here that is the test, which is sure that the process is dead.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +14,32 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from base64 import b64decode
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import msgspec
 import openai
 import pytest
 
+from tests.crash.places import LONG_LEASE_S, SHORT_LEASE_S, Databases, Files, Place
 from tests.crash.proof import KILLED, script
 from tests.crash.server_program import Config
 from tests.support.upstream_process import ROOT, UpstreamProcess
 
 PATIENCE_S = 30.0
 ASKED = "Name a tree."
+PLACES = [
+    pytest.param(Files, id="sqlite"),
+    pytest.param(Databases, id="postgres", marks=pytest.mark.needs("postgres")),
+]
 
 
 @dataclass
@@ -61,7 +75,8 @@ class Seen:
 class Servers:
     """Lives of a server, one after the other, against an upstream that survives them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, kept: Place) -> None:
+        self.kept = kept
         self._folder = folder
         self._upstream = UpstreamProcess(folder)
         self._numbers = count()
@@ -84,7 +99,26 @@ class Servers:
     def place(self, *, holding: bool = False) -> Config:
         name = f"server-{next(self._numbers)}"
         self._upstream.script(name, script(holding=holding))
-        return Config(folder=str(self._folder / name), base_url=self._upstream.base_url(name))
+        return Config(
+            folder=str(self._folder / name),
+            db=self.kept.new(self._folder / name),
+            base_url=self._upstream.base_url(name),
+            lease_s=LONG_LEASE_S,
+        )
+
+    def done(self, config: Config) -> None:
+        """Nobody asks after a place any more."""
+        self.kept.done(config.db)
+
+    @contextmanager
+    def back(self, config: Config) -> Iterator[Back]:
+        """Let another process follow on one that was killed; give its address and who looks after it."""
+        self.kept.gone(config.db)
+        pid, url = self.begin(msgspec.structs.replace(config, lease_s=SHORT_LEASE_S))
+        with Back(url, waits=self.kept.shared) as back:
+            yield back
+        assert self.end(pid) == 0
+        self.done(config)
 
     def begin(self, config: Config) -> tuple[int, str]:
         """Start a life; return its process and its address."""
@@ -118,6 +152,54 @@ class Servers:
         return self._zygote.stdout.readline()
 
 
+class Back:
+    """The server that came after the one that was killed, and somebody who settles what it waits for.
+
+    `waited` are the operations whose outcome it did not know, with the status in which the SDK was
+    told their response then.
+    """
+
+    def __init__(self, url: str, *, waits: bool) -> None:
+        self.url = url
+        self.waited: dict[str, str] = {}
+        self.id: str | None = None
+        """The response to ask for, where one is known."""
+        self.waits = waits
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._settle)
+
+    def __enter__(self) -> Back:
+        if self.waits:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self.waits:
+            self._thread.join(PATIENCE_S)
+
+    def _settle(self) -> None:
+        while not self._over.wait(0.05):
+            for dispatch in self._ask("/dispatches?state=UNKNOWN")["data"]:
+                self.waited[dispatch["operation"]] = self._status()
+                told = {"action": "ended", "because": "its process was killed"}
+                self._ask(f"/dispatches/{dispatch['operation']}/resolve", told)
+
+    def _status(self) -> str:
+        if self.id is None:
+            return "in_progress"  # the client was told no id before it was cut off
+        with client_of(self.url) as client:
+            return str(client.responses.retrieve(self.id).status)
+
+    def _ask(self, path: str, body: object = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = Request(
+            f"{self.url}/antiphon/v1{path}", data, {"content-type": "application/json"}
+        )
+        with urlopen(request, timeout=PATIENCE_S) as answer:
+            return json.loads(answer.read())
+
+
 def client_of(url: str) -> openai.OpenAI:
     return openai.OpenAI(
         base_url=f"{url}/v1",
@@ -142,9 +224,11 @@ def ask(url: str) -> Seen:
     return seen
 
 
-@pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    with Servers(tmp_path_factory.mktemp("servers")) as running:
+@pytest.fixture(scope="module", params=PLACES)
+def servers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Servers]:
+    with Servers(tmp_path_factory.mktemp("servers"), request.param()) as running:
         yield running
 
 
@@ -156,6 +240,7 @@ def points_of(servers: Servers) -> dict[str, str]:
     assert undisturbed.over
     assert undisturbed.text == "PARTIAL-1 Alder."
     assert servers.end(pid) == 0
+    servers.done(config)
     trace = config.path("trace.txt").read_text(encoding="utf-8").splitlines()
     return {point.rsplit(" #", 1)[0]: point for point in reversed(trace)}
 
@@ -172,15 +257,16 @@ def test_killed_anywhere_the_status_is_honest_and_the_stream_goes_on_whole(
         before = ask(url)
         assert servers.end() == KILLED, point
         reached = servers.received(config)
-        pid, url = servers.begin(config)
-        judge(point, url, before, reached)
-        assert servers.end(pid) == 0, point
+        with servers.back(config) as back:
+            back.id = before.id
+            judge(point, back, before, reached)
         # Never sent again: what may have reached the provider is not asked of it twice.
         assert len(servers.received(config)) <= 1, point
 
 
-def judge(point: str, url: str, before: Seen, reached: list[str]) -> None:
+def judge(point: str, back: Back, before: Seen, reached: list[str]) -> None:
     """Compare what the client was told with what it is told by the next process."""
+    url = back.url
     whole = ask(url)  # the same request again, under its key
     assert whole.over, point
     assert whole.response is not None
@@ -189,6 +275,9 @@ def judge(point: str, url: str, before: Seen, reached: list[str]) -> None:
     if status == "failed":
         assert whole.response["error"]["code"] == "outcome_unknown", point
         assert not before.over, point
+    # What nobody knows the outcome of was said to be at work until somebody said that it is not.
+    assert set(back.waited.values()) <= {"in_progress"}, point
+    assert len(back.waited) == (status == "failed" and back.waits), point
     if status == "completed":
         assert whole.text == "PARTIAL-1 Alder.", point
     elif not reached:
@@ -228,9 +317,9 @@ def test_killed_after_text_was_told_the_stream_ends_above_all_that_was_told(
                     os.kill(pid, signal.SIGKILL)
     assert before.text == "PARTIAL-7 "
     assert servers.end() == KILLED
-    pid, url = servers.begin(config)
     assert before.id is not None
-    with client_of(url) as client:
+    with servers.back(config) as back, client_of(back.url) as client:
+        back.id = before.id
         rest = Seen(numbers=list(before.numbers))
         rest.take(
             client.responses.retrieve(before.id, stream=True, starting_after=before.numbers[-1])
@@ -239,5 +328,6 @@ def test_killed_after_text_was_told_the_stream_ends_above_all_that_was_told(
         assert client.responses.retrieve(before.id).to_dict() == rest.response
     assert rest.response is not None
     assert rest.response["error"]["code"] == "outcome_unknown"
-    assert servers.end(pid) == 0
+    assert set(back.waited.values()) <= {"in_progress"}
+    assert len(back.waited) == back.waits
     assert servers.received(config) == ["Tell a long tale."]

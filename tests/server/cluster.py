@@ -217,13 +217,14 @@ class Cluster:
     async def look(self) -> None:
         if self.told:
             told = self.chance.choice(self.told)
+            ended = told.ended  # before it is asked for: it may end while the answer is on its way
 
             async def look(client: Client) -> Run:
                 return await (await client.run(told.run)).row()
 
             row = await self.somewhere(look)
-            if told.ended not in (None, row.status):
-                self.wrong.append(f"{told.word} had ended in {told.ended} and is {row.status}")
+            if ended not in (None, row.status):
+                self.wrong.append(f"{told.word} had ended in {ended} and is {row.status}")
             self.did["look"] += 1
 
     # The judge.
