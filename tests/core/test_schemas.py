@@ -37,7 +37,9 @@ WEATHER: dict[str, Any] = {
         ('{"city":"Oslo","days":[{"n":1},{"n":3}]}', "days[1].n: 3 is not one of [1, 2]"),
         ('{"city":"Oslo","town":"x"}', "'town' was unexpected"),
         ("[]", "[] is not of type 'object'"),
-        ('{"city":', "not JSON"),
+        ('{"city":', "Not JSON"),
+        ('{"city":"Oslo","city":"Rome"}', "a key stands twice"),
+        ('{"city":NaN}', "NaN is no JSON value"),
         ("[" * 5000 + "]" * 5000, "nested too deep"),
     ],
 )
@@ -50,6 +52,38 @@ def test_arguments_fit_or_the_sentence_says_where_they_do_not(
     else:
         assert problem is not None
         assert words in problem
+
+
+@pytest.mark.req("M144")
+@pytest.mark.parametrize(
+    ("schema", "fitting", "other"),
+    [
+        ({"multipleOf": 0.01}, ["19.99", "0", "-3", "1e400", "1" + "0" * 5000], ["19.999", "1e-9"]),
+        ({"multipleOf": 3}, ["9e999999999", "1" * 4500], ["1e999999999", "1" * 4501]),
+        ({"multipleOf": 2.5}, ["5.00", "1e1", "2500e-3", "-7.5"], ["2.51", "25e-2", "1e-400"]),
+        ({"maximum": 0.1}, ["0.1", "-1e400"], ["0.1000000000000000055", "1e400"]),
+        ({"maximum": 9007199254740992}, ["9007199254740992.0"], ["9007199254740993.0"]),
+        ({"enum": [0.1, 9007199254740993]}, ["0.10", "9007199254740993.0"], ["0.1000000000000000055"]),
+        ({"type": "integer"}, ["1e400", "2.0", "1" * 5000], ["1.0000000000000000000001", "1e-400"]),
+        ({"type": "number", "uniqueItems": True}, ["1e400"], ["true", '"1"']),
+        ({"uniqueItems": True}, ["[0.1,0.1000000000000000055]"], ["[1e400,10e399]"]),
+        ({"$schema": "http://json-schema.org/draft-07/schema#", "multipleOf": 0.1}, ["0.3"], ["0.35"]),
+        ({"maxLength": 2.0}, ['"ab"'], ['"abc"']),
+    ],
+)  # fmt: skip
+def test_numbers_are_judged_to_the_last_digit(
+    schema: dict[str, Any], fitting: list[str], other: list[str]
+) -> None:
+    check = compile_schema({"properties": {"a": schema}})
+    assert [check.problem(f'{{"a":{text}}}') for text in fitting] == [None] * len(fitting)
+    problems = [check.problem(f'{{"a":{text}}}') for text in other]
+    assert None not in problems
+    assert not any("Decimal" in str(problem) for problem in problems)
+
+
+def test_a_number_in_a_sentence_reads_as_it_was_written() -> None:
+    problem = compile_schema({"properties": {"a": {"multipleOf": 0.01}}}).problem('{"a":1.005}')
+    assert problem == "a: 1.005 is not a multiple of 0.01"
 
 
 @pytest.mark.parametrize("spelling", [str, str.encode, lambda text: msgspec.Raw(text.encode())])

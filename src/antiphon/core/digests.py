@@ -108,7 +108,7 @@ def canonical_json(value: object) -> str:
 
 
 def parse_exact(text: str) -> object:
-    """Return the JSON value of `text` with numbers kept exact (int or Decimal).
+    """Return the JSON value of `text` with numbers kept exact (int or `Exact`).
 
     Raises:
         InvalidInput: The text is not JSON, has a key twice, or is nested too deep.
@@ -121,16 +121,26 @@ def parse_exact(text: str) -> object:
         raise InvalidInput(f"Not JSON: {error}", code="invalid_json") from None
 
 
-def _exact(text: str) -> Decimal:
+class Exact(Decimal):
+    """A number of a JSON text, digit for digit, that reads in a sentence as any other number."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        """Return it as it is written."""
+        return str(self)
+
+
+def _exact(text: str) -> Exact:
     try:
-        return Decimal(text)
+        return Exact(text)
     except ArithmeticError:
         raise ValueError("an exponent is out of every range") from None
 
 
-def _whole(text: str) -> int | Decimal:
+def _whole(text: str) -> int | Exact:
     # Python reads no int of more than a few thousand digits from text; a Decimal takes them all.
-    return int(text) if len(text) <= LONGEST_INT else Decimal(text)
+    return int(text) if len(text) <= LONGEST_INT else Exact(text)
 
 
 def _no_constant(word: str) -> object:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from antiphon import (
@@ -165,6 +166,52 @@ async def test_an_error_in_a_tools_own_words_has_its_code(db: Path) -> None:
         (row,) = await calls(run)
         assert (row.state, row.code) == (CallState.ERROR, "taken")
         assert "1A is taken" in told(provider, "c1")
+
+
+@pytest.mark.req("M144")
+@pytest.mark.parametrize("amount", ["1e400", "0.10000000000000000555"])
+async def test_a_number_that_a_function_would_be_given_rounded_is_refused(
+    db: Path, amount: str
+) -> None:
+    ran: list[object] = []
+    pay = Function(name="pay", run=ran.append, parameters={"type": "object"})
+    provider = ScriptedProvider(asks(("c1", "pay", f'{{"object":{amount}}}')), says("Sorry."))
+    async with app_on(db, provider, functions=[pay]) as app:
+        run = await (await app.create()).send("Pay")
+        await run.result()
+        (row,) = await calls(run)
+        assert (row.state, row.code, ran) == (CallState.ERROR, "invalid_arguments", [])
+        assert amount in told(provider, "c1")
+
+
+async def test_a_function_that_meets_an_answer_of_the_wrong_shape_is_not_said_not_to_have_run(
+    db: Path,
+) -> None:
+    """What it paid is paid, though what it read afterwards was not what it expected."""
+    reads: list[int] = []
+
+    @tool
+    def pay(amount: int) -> str:
+        return msgspec.json.decode(b"[]", type=str)
+
+    @tool(read_only=True)
+    def balance() -> int:
+        reads.append(1)
+        return len(reads)
+
+    provider = ScriptedProvider(
+        asks(("c1", "balance", "{}")),
+        asks(("c2", "pay", '{"amount":1}')),
+        asks(("c3", "balance", "{}")),
+        says("Hm."),
+    )
+    async with app_on(db, provider, functions=[pay, balance]) as app:
+        run = await (await app.create()).send("Pay")
+        await run.result()
+        row = (await calls(run))[1]
+        assert (row.state, row.code) == (CallState.ERROR, "exception")
+        assert "Nothing was run" not in told(provider, "c2")
+        assert len(reads) == 2, "what was read before may be another after it"
 
 
 async def test_a_callers_tool_may_not_take_the_name_of_one_that_runs_here(db: Path) -> None:

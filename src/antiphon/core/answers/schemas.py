@@ -19,11 +19,7 @@ from antiphon.core.ids import Digest
 from antiphon.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from typing import TypeAlias
-
     from jsonschema.protocols import Validator
-
-    _Json: TypeAlias = dict[str, "_Json"] | list["_Json"] | str | float | bool | None
 
 MAX_PROBLEM_CHARACTERS: Final = 500
 
@@ -59,31 +55,28 @@ class SchemaCheck:
         tool on arguments that nobody could check is the worse mistake.
         """
         try:
-            return self._violation(json.loads(arguments))
-        except ValueError as error:
-            return f"not JSON: {error}"
-        except RecursionError:
-            return "nested too deep"
-
-    def misfit(self, text: str) -> Misfit | None:
-        """Return where `text` does not fit, and by which rule, or None where it does."""
-        try:
-            return self._misfit(json.loads(text))
-        except (ValueError, RecursionError):
-            return Misfit(at="", rule="json", message="not JSON")
-
-    def _violation(self, value: _Json) -> str | None:
+            value = parse_exact(arguments)
+        except InvalidInput as error:
+            return error.message.rstrip(".")
         found = self._misfit(value)
         if found is None:
             return None
         return _short(f"{found.at}: {found.message}" if found.at else found.message)
 
-    def _misfit(self, value: _Json) -> Misfit | None:
+    def misfit(self, text: str) -> Misfit | None:
+        """Return where `text` does not fit, and by which rule, or None where it does."""
+        try:
+            value = parse_exact(text)
+        except InvalidInput as error:
+            return Misfit(at="", rule="json", message=error.message)
+        return self._misfit(value)
+
+    def _misfit(self, value: object) -> Misfit | None:
         from jsonschema.exceptions import SchemaError, best_match
         from referencing.exceptions import Unresolvable
 
         try:
-            error = best_match(_validator(self._meaning).iter_errors(value))
+            error = best_match(_validator(self._meaning).iter_errors(value))  # type: ignore[arg-type]  # what JSON holds, as this library reads it
         except SchemaError as broken:
             return _broken(f"the schema itself is not valid: {broken.message}")
         except Unresolvable as dangling:
@@ -123,14 +116,20 @@ def _validator(meaning: str) -> Validator:
     Raises:
         SchemaError: It breaks the rules of its own draft; 2020-12 where it names none.
     """
+    from jsonschema.exceptions import SchemaError
     from jsonschema.validators import Draft202012Validator, validator_for
     from referencing import Registry
 
-    document = json.loads(meaning)
-    kind = validator_for(document, default=Draft202012Validator)
-    kind.check_schema(document)
+    from antiphon.core.answers.exact import exactly
+
+    document = parse_exact(meaning)
+    known = validator_for(document, default=Draft202012Validator)  # type: ignore[arg-type]  # a schema
+    kind = exactly(known)
+    # As `check_schema` does, which knows no numbers but ints and floats.
+    for error in kind(kind.META_SCHEMA, format_checker=kind.FORMAT_CHECKER).iter_errors(document):  # type: ignore[arg-type]  # a schema
+        raise SchemaError.create_from(error)
     # An empty registry: the library's default one would fetch what a `$ref` names.
-    compiled: Validator = kind(document, registry=Registry())
+    compiled: Validator = kind(document, registry=Registry())  # type: ignore[arg-type]  # a schema
     return compiled
 
 

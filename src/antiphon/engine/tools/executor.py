@@ -6,8 +6,6 @@ import asyncio
 from dataclasses import replace
 from typing import assert_never
 
-import msgspec
-
 from antiphon.core.blocks import ResultPart, Text
 from antiphon.core.commands import FinishCall, LoseCall
 from antiphon.core.dispatch import Denied
@@ -19,7 +17,6 @@ from antiphon.core.tools.ledger import (
     CallAction,
     changed,
     fate_unknown,
-    invalid_arguments,
     next_call_action,
     repeated,
     text_result,
@@ -134,8 +131,6 @@ class Executor:
             raise
         except ToolError as error:
             text, code = str(error), error.code
-        except msgspec.ValidationError as error:
-            text, code = invalid_arguments(str(error)), "invalid_arguments"
         except Exception as error:  # noqa: BLE001 - whatever a tool raises is its result
             text, code = f"{type(error).__name__}: {error}", "exception"
         return CallState.ERROR, text_result(text), code

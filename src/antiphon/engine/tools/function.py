@@ -11,6 +11,7 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from enum import StrEnum
 from functools import partial
 from typing import Any, Final
@@ -22,6 +23,7 @@ from antiphon.core.commands import Fence, StartCall
 from antiphon.core.ids import CallId, ConversationId, RunId
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import Call
+from antiphon.core.tools.ledger import invalid_arguments
 from antiphon.engine.texts import storable
 
 DEFAULT_TIMEOUT_S: Final = 60.0
@@ -70,6 +72,23 @@ class Lookup(StrEnum):
     NOT_EXECUTED = "not_executed"
 
 
+def as_json(text: str) -> dict[str, Any]:
+    """Return the arguments as `json` reads them, but never with another number than was written.
+
+    Raises:
+        ValueError: It has a number that no float is, such as 1e400 or one of twenty digits.
+    """
+    arguments: dict[str, Any] = json.loads(text, parse_float=_same_float)
+    return arguments
+
+
+def _same_float(text: str) -> float:
+    value = float(text)
+    if Decimal(repr(value)) != Decimal(text):
+        raise ValueError(f"the number {text} has more digits or a larger exponent than is taken")
+    return value
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Function:
     """A tool that runs in this process.
@@ -86,7 +105,8 @@ class Function:
         timeout_s: Seconds until its outcome counts as unknown.
         max_result_chars: Most characters of a result that the model is shown; None takes the
             setting of that name, 0 is no limit.
-        decode: Makes keyword arguments of the call's JSON text.
+        decode: Makes keyword arguments of the call's JSON text. Where it raises a `ValueError` or an
+            error of msgspec, the arguments do not fit, and nothing was run.
         context: The parameter that is given the `ToolContext`, if any.
         lookup: Finds out what became of a call of unknown fate, by its `ToolContext`: returns its
             result, as `run` would have, or a `Lookup`.
@@ -102,7 +122,7 @@ class Function:
     approval: bool = False
     timeout_s: float = DEFAULT_TIMEOUT_S
     max_result_chars: int | None = None
-    decode: Callable[[str], Mapping[str, Any]] = json.loads
+    decode: Callable[[str], Mapping[str, Any]] = as_json
     context: str | None = None
     lookup: Callable[[ToolContext], Any | Awaitable[Any]] | None = None
 
@@ -147,8 +167,14 @@ async def execute(function: Function, call: Call) -> tuple[ResultPart, ...]:
 
     A plain function runs in a thread, so that it cannot hold up the event loop. Whatever it
     raises comes out of here.
+
+    Raises:
+        ToolError: `invalid_arguments`: they are not what the function takes, and it did not run.
     """
-    arguments = dict(function.decode(call.changed_arguments or call.arguments))
+    try:
+        arguments = dict(function.decode(call.changed_arguments or call.arguments))
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise ToolError(invalid_arguments(str(error)), code="invalid_arguments") from None
     if function.context is not None:
         arguments[function.context] = _context(call)
     return _parts(await _called(partial(function.run, **arguments), stoppable=function.stoppable))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import json
 import logging
 import os
 import re
@@ -25,7 +24,13 @@ from mcp.types import CONNECTION_CLOSED, RequestParamsMeta, Tool
 
 from antiphon.core.blocks import ResultPart
 from antiphon.engine.ports import Clock
-from antiphon.engine.tools.function import FateUnknown, Function, ToolContext, ToolError
+from antiphon.engine.tools.function import (
+    FateUnknown,
+    Function,
+    ToolContext,
+    ToolError,
+    as_json,
+)
 from antiphon.engine.tools.mcp.results import parts_of, texts_of
 from antiphon.engine.tools.mcp.servers import Asking, McpServer
 from antiphon.errors import InvalidInput
@@ -229,4 +234,4 @@ def tool_name(server: str, tool: str) -> str:
 
 
 def _as_keywords(text: str) -> Mapping[str, Any]:
-    return {"arguments": json.loads(text)}
+    return {"arguments": as_json(text)}
