@@ -118,11 +118,11 @@ class LineCache:
             last = await self._newest_planned(conversation, leaf, entering)
             if last is not None and selection in (None, last.trace.selection):
                 begun = await self._gone_on(
-                    empty(last), last, policy, conversation, entering, inputs, key
+                    empty(last), leaf, last, policy, conversation, entering, inputs, key
                 )
         if begun is None:
             begun = await self._read_anew(
-                empty(last), policy, conversation, entering, inputs, warm, selection
+                empty(last), leaf, policy, conversation, entering, inputs, warm, selection
             )
         self._keep(conversation.id, begun)
         return begun
@@ -139,6 +139,7 @@ class LineCache:
     async def _gone_on(
         self,
         begun: Warm,
+        leaf: MessageId,
         last: Planned,
         policy: Policy,
         conversation: Conversation,
@@ -159,7 +160,7 @@ class LineCache:
         if not stretches:
             return None
         newest = stretches[-1]
-        path = await self._path(conversation.id, begun.leaf, entering, until=newest.at)
+        path = await self._path(conversation.id, leaf, entering, until=newest.at)
         ended = await self._store.message(conversation.id, newest.at)
         begun.resume(names, stretches, ended)
         begun.earlier = await self._before(conversation.id, newest)
@@ -182,6 +183,7 @@ class LineCache:
     async def _read_anew(
         self,
         begun: Warm,
+        leaf: MessageId,
         policy: Policy,
         conversation: Conversation,
         entering: Message | None,
@@ -190,7 +192,7 @@ class LineCache:
         selection: Selection | None,
     ) -> Warm:
         """Feed an empty line with what of its path is to be sent, read from the store."""
-        earlier, part = await self._part(conversation, begun.leaf, entering, warm, selection)
+        earlier, part = await self._part(conversation, leaf, entering, warm, selection)
         path = [*earlier.told, *visible(part, begun.deletions)]
         begun.last = last = begun.last or await last_planned(self._store, conversation, path)
         if selection is None:
@@ -225,14 +227,14 @@ class LineCache:
         self,
         conversation: Conversation,
         line: RenderedLine,
-        leaf: MessageId,
+        leaf: MessageId | None,
         *,
         adapter: Digest,
         policy_digest: Digest,
         toolset_digest: Digest,
         said: Sequence[Message] = (),
     ) -> None:
-        """Take over a line that somebody else rendered, of committed messages up to `leaf`.
+        """Take over a line that somebody else rendered, of committed messages up to `leaf`, if any.
 
         The caller must not feed it any more.
         """

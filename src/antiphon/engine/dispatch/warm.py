@@ -114,7 +114,7 @@ class Warm:
     """
 
     line: RenderedLine
-    leaf: MessageId
+    leaf: MessageId | None  # None before anything stands on it
     deletions: frozenset[MessageId]
     adapter: Digest
     policy: Digest

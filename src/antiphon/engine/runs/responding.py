@@ -157,27 +157,27 @@ def rendered_anew(
 ) -> Rendering:
     """Return the request for `nodes` on an empty `line` of `adapter`, in a conversation to be.
 
-    What stands before the last of them is kept warm, so that the run on it does not render a
-    history that was brought a second time.
+    The line is kept warm as it stands before the last of them, so that the run on it does not
+    begin another, nor render a history that was brought a second time.
 
     Raises:
         SequenceRejected: As `rendered`.
     """
     lines = engine.world.lines
-    for node in nodes[:-1]:
+    before = nodes[:-1]
+    for node in before:
         line.feed(node)
-    if len(nodes) > 1:
-        lines.keep(
-            row,
-            line,
-            nodes[-2].id,
-            adapter=adapter,
-            policy_digest=terms.options.policy_digest,
-            toolset_digest=terms.options.toolset_digest,
-            said=nodes[:-1],
-        )
+    lines.keep(
+        row,
+        line,
+        before[-1].id if before else None,
+        adapter=adapter,
+        policy_digest=terms.options.policy_digest,
+        toolset_digest=terms.options.toolset_digest,
+        said=before,
+    )
     try:
-        return rendered(line.copy() if nodes[:-1] else line, nodes[-1:], places)
+        return rendered(line.copy(), nodes[-1:], places)
     except SequenceRejected:
         lines.forget(row.id)
         raise
