@@ -249,6 +249,7 @@ async def test_a_server_that_cannot_be_started_is_told_and_the_others_serve(
     }
     async with open_toolbox((), servers, SystemClock()) as toolbox:
         assert set(toolbox) == {"clock_get_current_time", "clock_convert_time"}
+        assert [one.protocol for one in toolbox.connections] == [None, None, "2026-07-28"]
         gone, closed, clock = toolbox.told()
         assert "nonexistent" in gone
         assert "NO_SUCH_TOKEN" in closed

@@ -20,7 +20,13 @@ from mcp import Client, MCPError, StdioServerParameters
 from mcp.client import Transport
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
-from mcp.types import CONNECTION_CLOSED, RequestParamsMeta, Tool
+from mcp.types import (
+    CONNECTION_CLOSED,
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    RequestParamsMeta,
+    Tool,
+)
 
 from antiphon.core.blocks import ResultPart
 from antiphon.engine.ports import Clock
@@ -42,11 +48,18 @@ LONGEST_PAUSE_S: Final = 30.0
 START_S: Final = 20.0
 """Longest time in which a server has to start, agree on a protocol and list its tools."""
 
+SIGN_OF_LIFE_S: Final = 5.0
+"""Longest time in which a server whose last call was given up has to say that it is there."""
+
 KEY: Final = "antiphon/idempotencyKey"
 """Under this name a call's metadata carry its idempotency key, for servers that honour one."""
 
 MOST_TOOLS: Final = 1000
 LONGEST_NAME: Final = 64
+SESSION_GONE: Final = (INVALID_REQUEST, "Session terminated")
+"""What the SDK makes of a server that knows our session no more: it was started again."""
+NO_ANSWER: Final = (INTERNAL_ERROR, "Server returned an error response")
+"""What the SDK makes of an HTTP error that is none of the server's own, as of a gateway before it."""
 ILLEGAL: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -64,8 +77,15 @@ class Connection:
         self._clock = clock
         self._client: Client | None = None
         self._broken = asyncio.Event()
+        self._under_way = 0
         self._tried = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._asking: set[asyncio.Task[None]] = set()
+
+    @property
+    def protocol(self) -> str | None:
+        """The version of the protocol that was agreed on; None while it is not connected."""
+        return None if self._client is None else self._client.protocol_version
 
     async def start(self) -> None:
         """Begin to hold it; returns when it is there, or has failed for the first time."""
@@ -75,8 +95,10 @@ class Connection:
     async def close(self) -> None:
         """Let go of it. A server that was started ends."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+            ending = {self._task, *self._asking}
+            for task in ending:
+                task.cancel()
+            await asyncio.wait(ending)
 
     async def _hold(self) -> None:
         pause_s = FIRST_PAUSE_S
@@ -93,11 +115,13 @@ class Connection:
                     for listener in self.coming:
                         listener()
                     await self._broken.wait()
-                    problem = "the connection broke"
+                    self._client = None
+                    problem = "The connection broke, or nothing came over it any more."
             except TimeoutError:
                 problem = f"It did not begin and list its tools within {START_S:g} s."
             except Exception as error:  # noqa: BLE001 - a server may fail in any way; it is told
-                problem = f"{type(error).__name__}: {error}"
+                first = _first(error)
+                problem = f"{type(first).__name__}: {first}"
             finally:
                 self._client = None
             if problem != self.problem:
@@ -171,6 +195,7 @@ class Connection:
             FateUnknown: The connection broke under a call that may have taken effect.
         """
         client = await self._there(check=not safe)
+        self._under_way += 1
         try:
             result = await client.call_tool(
                 tool,
@@ -179,16 +204,60 @@ class Connection:
                 read_timeout_seconds=self._server.timeout_s * 2,
                 meta=cast("RequestParamsMeta", {KEY: context.idempotency_key}),
             )
+        except asyncio.CancelledError:
+            self._given_up(client)
+            raise
         except MCPError as error:
-            if error.code == CONNECTION_CLOSED:
-                self._broken.set()
-                if safe:
-                    raise self._away() from None
-                raise FateUnknown from None
-            raise ToolError(error.message, code="mcp_error") from None
+            raise self._failed(error, safe=safe) from None
+        finally:
+            self._under_way -= 1
         if result.is_error:
             raise ToolError(texts_of(result))
         return parts_of(result)
+
+    def _failed(self, error: MCPError, *, safe: bool) -> ToolError | FateUnknown:
+        """Return what an error says of a call that was sent."""
+        gone = error.code == CONNECTION_CLOSED
+        if gone or _is(error, SESSION_GONE):
+            self._broken.set()
+        if _is(error, SESSION_GONE):
+            return self._away()
+        if not gone and not _is(error, NO_ANSWER):
+            return ToolError(error.message, code="mcp_error")
+        if not safe:
+            return FateUnknown()
+        return ToolError(
+            f"The tool server {self.name} failed under this call. It may have been carried out; "
+            "asking for it again does no harm.",
+            code="tool_unavailable",
+        )
+
+    def _given_up(self, client: Client) -> None:
+        """A call was canceled or took too long, and the server has been told.
+
+        One that hears that answers something else soon. One that does not is held by what it does
+        and would hold up every later call: its connection ends, and with it all its processes.
+        While it works on other calls it is left alone.
+        """
+        if self._under_way > 1 or client is not self._client:
+            return
+        asking = asyncio.create_task(self._look_for_life(client), name=f"mcp {self.name} alive")
+        self._asking.add(asking)
+        asking.add_done_callback(self._asking.discard)
+
+    async def _look_for_life(self, client: Client) -> None:
+        asked = asyncio.ensure_future(client.list_tools(cache_mode="bypass"))
+        late = asyncio.ensure_future(self._clock.sleep(SIGN_OF_LIFE_S))
+        try:
+            await asyncio.wait({asked, late}, return_when=asyncio.FIRST_COMPLETED)
+            error = asked.exception() if asked.done() else None
+            gone = isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
+            deaf = not asked.done() and self._under_way == 0
+            if (gone or deaf) and client is self._client:
+                self._broken.set()
+        finally:
+            asked.cancel()
+            late.cancel()
 
     async def _there(self, *, check: bool) -> Client:
         """Return the connection; with `check` one that has just answered.
@@ -206,10 +275,13 @@ class Connection:
             try:
                 await client.list_tools(cache_mode="bypass")
             except MCPError as error:
-                if error.code != CONNECTION_CLOSED:
-                    return client
-                self._broken.set()
-                raise self._away() from None
+                if (
+                    error.code == CONNECTION_CLOSED
+                    or _is(error, SESSION_GONE)
+                    or _is(error, NO_ANSWER)
+                ):
+                    self._broken.set()
+                    raise self._away() from None
         return client
 
     def _away(self) -> ToolError:
@@ -218,6 +290,17 @@ class Connection:
             "It is being started again.",
             code="tool_unavailable",
         )
+
+
+def _is(error: MCPError, known: tuple[int, str]) -> bool:
+    return (error.code, error.message) == known
+
+
+def _first(error: Exception) -> Exception:
+    """Return what went wrong first: tasks that share a group wrap it in one."""
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 def tool_name(server: str, tool: str) -> str:
