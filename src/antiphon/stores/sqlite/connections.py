@@ -87,7 +87,9 @@ def open_writer(
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         # Not within a commit, which somebody waits for, but after it: see `shorten_log`.
         connection.execute("PRAGMA wal_autocheckpoint = 0")
-        connection.execute("PRAGMA journal_size_limit = 0")
+        # Begun anew, it is written over in place: a flush that makes a file longer takes half as
+        # long again. Of what was erased nothing stays behind its new end: see `empty_log`.
+        connection.execute(f"PRAGMA journal_size_limit = {LOG_BYTES}")
         connection.execute("PRAGMA foreign_keys = ON")
         # What is deleted or moved is overwritten: an erasure is of no use while a free page has it.
         connection.execute("PRAGMA secure_delete = ON")
