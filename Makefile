@@ -64,7 +64,7 @@ e2e-harness: .venv/dev.stamp .venv/project.stamp .harness/0.2.1rc2.stamp  ## Run
 conformance: .venv/dev.stamp .venv/project.stamp  ## Run the compliance tests of Open Responses (OPENRESPONSES=checkout)
 	@$(BIN)/python -m tests.conformance $(OPENRESPONSES)
 
-conformance-mcp: .venv/dev.stamp .venv/project.stamp  ## Run the MCP project's client scenarios (needs Node 22 or newer)
+conformance-mcp: .venv/dev.stamp .venv/project.stamp  ## Run the MCP project's client scenarios (installs Node 24 into .node where it is older than 22)
 	@$(BIN)/python -m tests.mcp_conformance
 
 soak: .venv/dev.stamp .venv/project.stamp  ## Run for long under faults, watching memory and invariants

