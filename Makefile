@@ -64,8 +64,9 @@ e2e-harness: .venv/dev.stamp .venv/project.stamp .harness/0.2.1rc2.stamp  ## Run
 conformance: .venv/dev.stamp .venv/project.stamp  ## Run the compliance tests of Open Responses (OPENRESPONSES=checkout)
 	@$(BIN)/python -m tests.conformance $(OPENRESPONSES)
 
-conformance-mcp: .venv/dev.stamp .venv/project.stamp  ## Run the MCP project's client scenarios (installs Node 24 into .node where it is older than 22)
+conformance-mcp: .venv/dev.stamp .venv/project.stamp  ## Run the MCP project's client scenarios, and its servers for Node (installs it if older than 22)
 	@$(BIN)/python -m tests.mcp_conformance
+	@$(BIN)/python -m tests.mcp_reference
 
 soak: .venv/dev.stamp .venv/project.stamp  ## Run for long under faults, watching memory and invariants
 	@$(BIN)/python -m tests.simulation --seeds 100000 --minutes 5 $(if $(SEED),--seed $(SEED))

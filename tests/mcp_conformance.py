@@ -63,10 +63,7 @@ def judge() -> int:
             [*npm, "install", "--silent", "--no-save", "--prefix", name, PACKAGE],
             check=True,
             timeout=BOUND_S * 4,
-            env={
-                **os.environ,
-                "PATH": os.pathsep.join((str(Path(node).parent), os.environ["PATH"])),
-            },
+            env=with_node(node),
         )
         program = folder / "node_modules/@modelcontextprotocol/conformance/dist/index.js"
         passed = [_passes(node, program, scenario) for scenario in SCENARIOS]
@@ -90,6 +87,11 @@ def tools() -> tuple[str, list[str]]:
     return str(home / "bin/node"), [
         str(home / "bin/node"), str(home / "lib/node_modules/npm/bin/npm-cli.js"),
     ]  # fmt: skip
+
+
+def with_node(node: str) -> dict[str, str]:
+    """Return an environment in which `node` is this one."""
+    return {**os.environ, "PATH": os.pathsep.join((str(Path(node).parent), os.environ["PATH"]))}
 
 
 def _passes(node: str, program: Path, scenario: str) -> bool:
