@@ -107,11 +107,12 @@ def test_every_kind_of_block_is_read() -> None:
         File(file_id="file_1"),
     ]  # fmt: skip
     assert isinstance(blocks({"type": "odd"})[0], Unknown)
-    call, thought, hidden, search = blocks(
+    call, thought, hidden, _, search = blocks(
         {"type": "tool_use", "id": "t", "name": "f", "input": {"a": [1, None]}},
         {"type": "thinking", "thinking": "hm", "signature": "Eq=="},
         {"type": "redacted_thinking", "data": "x"},
-        {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
         role="assistant",
     )
     assert call == ToolCall(call_id="t", name="f", arguments='{"a":[1,null]}')  # type: ignore[arg-type]  # an id is a string

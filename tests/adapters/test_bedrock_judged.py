@@ -249,7 +249,13 @@ T1: dict[str, Any] = {"toolUse": {"toolUseId": "t1", "name": "f", "input": {}}}
 T2: dict[str, Any] = {"toolUse": {"toolUseId": "t2", "name": "f", "input": {}}}
 R1: dict[str, Any] = {"toolResult": {"toolUseId": "t1", "content": [{"text": "1"}]}}
 R2: dict[str, Any] = {"toolResult": {"toolUseId": "t2", "content": [{"text": "2"}]}}
-PDF: dict[str, Any] = {"document": {"format": "pdf", "name": "a", "source": {"bytes": "AA=="}}}
+
+
+def pdf(name: str) -> dict[str, Any]:
+    return {"document": {"format": "pdf", "name": name, "source": {"bytes": "AA=="}}}
+
+
+PDF = pdf("a")
 
 
 def named(name: str) -> dict[str, Any]:
@@ -274,7 +280,7 @@ ILLEGAL: list[tuple[str, list[dict[str, Any]], str]] = [
     ("a blank text", [user({"text": " "})], "empty_content"),
     ("no content", [user()], "empty_content"),
     ("a document alone", [user(PDF)], "empty_content"),
-    ("six documents", [user(TEXT, *[PDF] * 6)], "too_many_blocks"),
+    ("six documents", [user(TEXT, *[pdf(n) for n in "abcdef"])], "too_many_blocks"),
     ("two keys in one block", [user({"text": "x", "cachePoint": {"type": "default"}})], "malformed_item"),
     ("an image of the assistant", [X, model({"image": {"format": "png", "source": {"bytes": PNG}}}), X], "block_not_allowed"),
     ("an image of another type", [user({"image": {"format": "tiff", "source": {"bytes": PNG}}})], "block_not_allowed"),

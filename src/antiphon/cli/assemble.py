@@ -83,9 +83,11 @@ def assemble(recording: Recording, *, profile: str, content_type: str) -> Answer
 
 
 def summary(answer: Answer) -> dict[str, object]:
-    """Return what `--json` prints. Only calls that may run are in it, their numbers exact."""
-    from antiphon.core.digests import canonical_json, parse_exact
+    """Return what `--json` prints. Only calls that may run are in it, their numbers as spelled.
 
+    A whole number of many digits stays one: written with an exponent it would be read as a
+    fraction, and rounded.
+    """
     return {
         "text": answer.text,
         "reasoning": answer.reasoning,
@@ -93,7 +95,7 @@ def summary(answer: Answer) -> dict[str, object]:
             {
                 "id": call.call_id,
                 "name": call.name,
-                "arguments": msgspec.Raw(canonical_json(parse_exact(call.arguments)).encode()),
+                "arguments": msgspec.Raw(msgspec.json.format(call.arguments, indent=-1).encode()),
             }
             for call in answer.released
         ],

@@ -84,7 +84,7 @@ def contradictions(
 ) -> Iterator[tuple[str, str]]:
     """Yield the places of options that the provider refuses together, each with a sentence.
 
-    Thinking on a budget needs room for its answer, and forces no tool.
+    Thinking on a budget needs room for its answer, and forces no tool; thinking has one temperature.
     """
     raw = policy.extra.get("thinking")
     thinking = msgspec.json.decode(raw) if raw is not None else None
@@ -95,6 +95,8 @@ def contradictions(
             yield "thinking.budget_tokens", f"A budget is at least {LEAST_BUDGET}, not {budget}."
         case {"type": "enabled"} if choice is not None and choice["type"] in FORCING:
             yield "tool_choice", "A tool cannot be forced while thinking is enabled."
+        case {"type": "enabled" | "adaptive"} if policy.temperature not in (None, 1):
+            yield "temperature", "While the model thinks its temperature is 1. Leave it out."
         case _:
             pass
 

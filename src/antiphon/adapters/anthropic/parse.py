@@ -45,6 +45,7 @@ from antiphon.core.blocks import (
 )
 from antiphon.core.ids import CallId, MessageId
 from antiphon.core.manifest import Policy, ToolDeclaration
+from antiphon.core.rules.findings import Finding
 from antiphon.errors import InvalidInput
 
 ROLES: Final[Mapping[str, Role]] = {
@@ -73,6 +74,14 @@ FIELDS: Final[Mapping[str, frozenset[str]]] = {
 }
 """What of a block our graph can carry; whatever else is there is pointed at, never dropped."""
 
+BEGINNINGS: Final = {
+    "image/png": "iVBORw0KGgo",
+    "image/jpeg": "/9j/",
+    "image/gif": "R0lGOD",
+    "image/webp": "UklGR",
+}
+"""How images begin, in base64."""
+
 DIRECT: Final = {"type": "direct"}
 """Who called a tool where nobody stands between: the model, as always."""
 
@@ -90,7 +99,7 @@ def parse(request: Mapping[str, object]) -> Parsed:
         raise InvalidInput(
             "A Messages request holds an array called messages.", code="wrong_shape", at="messages"
         )
-    reader = _Reader()
+    reader = _Reader(goes_on=isinstance(request.get("thread"), dict))
     reader.system(request.get("system"))
     for number, item in enumerate(items):
         reader.message(f"messages[{number}]", item)
@@ -137,9 +146,12 @@ def facts_of_options(options: Mapping[str, msgspec.Raw]) -> dict[str, object]:
 class _Reader(RequestReader):
     """Reads messages of Anthropic's API."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, goes_on: bool) -> None:
         super().__init__()
+        self._goes_on = goes_on  # whether what came before may stand at the provider
         self._spoken = False  # whether anyone but the system has said something
+        self._asked: dict[str, tuple[int, str]] = {}  # the provider's own calls that are open
+        self._answered: set[str] = set()
 
     def system(self, value: object) -> None:
         """Read the text at the top of the request."""
@@ -182,12 +194,15 @@ class _Reader(RequestReader):
             raise Malformed(".tool_calls", "A call is a block of the content here: a tool_use.")
         content = item.get("content")
         if isinstance(content, str):
+            if role is Role.USER:
+                self._stop_waiting()
             self.say(MessageId(at), role, [(Text(text=content), at)])
             return
         if not isinstance(content, list):
             raise Malformed(
                 ".content", f"Content is a string or an array, not {type_name(content)}."
             )
+        self._works(at, role, content)
         read: list[tuple[Block, str]] = []
         for number, part in enumerate(content):
             place = f".content[{number}]"
@@ -204,6 +219,44 @@ class _Reader(RequestReader):
             self.places[name] = at
             self.say(name, Role.TOOL if results else role, placed)
 
+    def _works(self, at: str, role: Role, content: list[object]) -> None:
+        """Hold what the provider did by itself together: each call of its own with its result.
+
+        Both stand in the assistant's turn. While calls of ours are answered, or the model is to
+        go on from where it paused, a call of the provider's may still be open.
+        """
+        for number, part in enumerate(content):
+            place = f"{at}.content[{number}]"
+            match part:
+                case {"type": ("server_tool_use" | "mcp_tool_use"), "id": str(call_id)} if (
+                    role is Role.ASSISTANT
+                ):
+                    self._asked[call_id] = (self._position + number, place)
+                case {"type": str(kind), "tool_use_id": str(call_id)} if (
+                    role is Role.ASSISTANT and kind != "tool_result" and _is_work(kind)
+                ):
+                    known = call_id in self._answered or call_id in self._asked
+                    self._asked.pop(call_id, None)
+                    self._answered.add(call_id)
+                    if not known and not self._goes_on:
+                        sentence = f"No call {call_id} stands before this result of the provider's."
+                        self.find("orphan_tool_result", place, sentence)
+                case {"type": "tool_result"}:
+                    pass
+                case _ if role is Role.USER:
+                    self._stop_waiting()
+                case _:
+                    pass
+
+    def _stop_waiting(self) -> None:
+        """The user goes on: what the provider has not answered by now stays open for ever."""
+        for call_id, (position, place) in self._asked.items():
+            sentence = f"The provider's own call {call_id} has no result. Send both or neither."
+            self.findings.append(
+                Finding(code="missing_tool_result", at=place, position=position, message=sentence)
+            )
+        self._asked.clear()
+
     def _part(self, at: str, place: str, part: object, role: Role) -> Block:
         if not isinstance(part, dict):
             raise Malformed(place, f"A content block is an object, not {type_name(part)}.")
@@ -213,12 +266,11 @@ class _Reader(RequestReader):
             case {"type": "text", "text": str(text)}:
                 return Text(text=text)
             case {"type": "image", "source": dict(source)}:
+                _check_image(place, source)
                 return self._image(at + place, source)
             case {"type": "document", "source": dict(source)}:
                 return self._document(at + place, part, source)
-            case {"type": ("search_result" | "compaction") as kind} if (
-                role is not Role.ASSISTANT and (kind == "search_result" or place == ".content[0]")
-            ):
+            case {"type": str(kind)} if _is_elsewhere(kind, role, place):
                 self.uncarried.append(at + place)
                 return Text(text=NOT_CARRIED)
             case {"type": "tool_use", "id": str(call_id), "name": str(name), "input": dict(given)}:
@@ -436,6 +488,21 @@ def _check_made_there(place: str, part: Mapping[object, object]) -> None:
             pass
 
 
+def _check_image(place: str, source: Mapping[object, object]) -> None:
+    """Refuse an image that begins like one of another type: the provider looks, too."""
+    match source:
+        case {"type": "base64", "media_type": str(said), "data": str(data)}:
+            found = next(
+                (kind for kind, begins in BEGINNINGS.items() if data.startswith(begins)), said
+            )
+            if found != said and said in BEGINNINGS:
+                raise Malformed(
+                    f"{place}.source.media_type", f"The image is said to be {said}, and is {found}."
+                )
+        case _:
+            pass
+
+
 def _marked(at: str, value: object) -> Iterator[tuple[str, bool]]:
     """Yield the places below `at` that are marked for the provider's cache, and whether for an hour."""
     if isinstance(value, list):
@@ -447,6 +514,17 @@ def _marked(at: str, value: object) -> Iterator[tuple[str, bool]]:
             yield at, isinstance(mark, dict) and mark.get("ttl") == "1h"
         if isinstance(value.get("content"), list):
             yield from _marked(f"{at}.content", value["content"])
+
+
+def _is_elsewhere(kind: str, role: Role, place: str) -> bool:
+    """Whether a block is legal here and has no place in our graph."""
+    match kind:
+        case "search_result":
+            return role is not Role.ASSISTANT
+        case "compaction":
+            return role is not Role.ASSISTANT and place == ".content[0]"
+        case _:
+            return kind == "container_upload" and role is Role.USER
 
 
 def _is_work(kind: str) -> bool:

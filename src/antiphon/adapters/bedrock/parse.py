@@ -124,6 +124,7 @@ class _Reader(RequestReader):
         super().__init__()
         self._apart = apart  # whether nothing may stand beside results
         self._spoken = False  # whether anyone but the system has said something
+        self._documents: set[str] = set()  # names that are taken
 
     def system(self, value: object) -> None:
         """Read the text at the top of the request."""
@@ -195,7 +196,10 @@ class _Reader(RequestReader):
         match kind, value:
             case "text", str(text):
                 return Text(text=text)
-            case "image", {"format": str(form), "source": dict(source)}:
+            case "image", {"format": str(form), "source": dict(source)} if source.keys() & {
+                "bytes",
+                "s3Location",
+            }:
                 return self._image(at + place, form, source)
             case "audio", {"format": str(form), "source": {"bytes": str(data)}}:
                 return Audio(format=form, data=data)
@@ -269,6 +273,13 @@ class _Reader(RequestReader):
                 "The name of a document is letters, digits, single spaces, hyphens and brackets: no more "
                 "than 200, and no dots.",
             )
+        elif filename in self._documents:
+            self.find(
+                "malformed_item",
+                f"{at}.document.name",
+                f"Another document of this request is named {filename!r}. Give each a name of its own.",
+            )
+        self._documents.add(filename)
         if more.get("context") or more.get("citations"):
             self.uncarried.append(at)
         media_type = MEDIA_TYPES.get(str(form), f"application/{form}")
@@ -296,7 +307,10 @@ class _Reader(RequestReader):
             if not isinstance(block, ResultPart):
                 raise Malformed(inner, "A result holds text, JSON, images and documents.")
             parts.append(block)
-        failed = more.get("status") == "error"
+        status = more.get("status")
+        if status not in (None, "success", "error"):
+            raise Malformed(f"{place}.status", "The status of a result is success or error.")
+        failed = status == "error"
         return ToolResult(
             call_id=CallId(call_id),
             content=tuple(parts),
@@ -316,6 +330,11 @@ class _Reader(RequestReader):
             match item:
                 case {"toolSpec": {"name": str(name), "inputSchema": {"json": schema}, **more}}:
                     described = more.get("description")
+                    if described == "":
+                        sentence = "The description of a tool says something, or is left out."
+                        self.find(
+                            "malformed_item", f"{at}.toolSpec.description", sentence, first=True
+                        )
                     yield ToolDeclaration(
                         name=name,
                         description=described if isinstance(described, str) else "",

@@ -121,10 +121,11 @@ class BedrockLine(TurnsLine):
 
     def _name(self, file: File, at: str) -> str:
         """Return the name of a file, unlike that of any file before it."""
-        name = parts.document_name(file.filename)
-        self._filenames[name] = times = self._filenames.get(name, 0) + 1
-        if times > 1:
-            name = f"{name[:190]} ({times})"
+        stem = name = parts.document_name(file.filename)
+        while name in self._filenames:
+            self._filenames[stem] += 1
+            name = f"{stem[:190]} ({self._filenames[stem]})"
+        self._filenames[name] = 1
         if name != file.filename:
             self._map("file_renamed", at, name)
         return name

@@ -9,7 +9,7 @@ JSON Schema that it stands for.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -77,16 +77,31 @@ def _sayable(schema: object, dropped: set[str]) -> object:
     return said
 
 
+def _amiss(schema: Mapping[str, object]) -> Iterator[str]:
+    """Yield where a schema in the older form, known names or not, is refused for what it says."""
+    kind, required, properties = (schema.get(k) for k in ("type", "required", "properties"))
+    if isinstance(kind, list):
+        yield "type"
+    if isinstance(kind, str) and kind.upper() == "ARRAY" and "items" not in schema:
+        yield "items"
+    options = schema.get("enum")
+    if isinstance(options, list) and not all(isinstance(option, str) for option in options):
+        yield "enum"
+    if isinstance(required, list) and isinstance(properties, Mapping):
+        yield from (f"required[{n}]" for n, name in enumerate(required) if name not in properties)
+
+
 def from_openapi(schema: object, unknown: list[str], at: str = "") -> object:
     """Return the JSON Schema that a declaration in the older form stands for.
 
     Args:
         schema: The declaration's `parameters`.
-        unknown: Where places of names that this form does not have are put.
+        unknown: Where places are put of what this form does not have or refuses.
         at: Where `schema` stands.
     """
     if not isinstance(schema, Mapping):
         return schema
+    unknown += (f"{at}.{place}" for place in _amiss(schema))
     read: dict[str, object] = {}
     for name, value in schema.items():
         place = f"{at}.{name}"

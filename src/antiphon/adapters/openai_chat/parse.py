@@ -7,6 +7,7 @@ named here is not carried over.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -40,6 +41,20 @@ POLICY_FIELDS: Final = frozenset(
     | {"max_tokens", "max_completion_tokens", "temperature", "usage"}
 )
 
+OPENAIS: Final = frozenset({"openai-chat", "azure"})
+"""Who reads a request by the letter of OpenAI's types; others are known to take more."""
+
+NAME: Final = re.compile(r"[^\s<|\\/>]+")
+"""What the name of a speaker has to match at OpenAI."""
+
+IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp"})
+"""Images that OpenAI takes as data; it goes by what is in them, so a wrong spelling is no harm."""
+
+AUDIO_FORMATS: Final = frozenset({"wav", "mp3"})
+
+MISTRALS: Final = frozenset({"document_url", "input_audio", "reference", "file"})
+"""Parts that Mistral takes in a form of its own, and that have no place in our graph."""
+
 
 def parse(request: Mapping[str, object], dialect: str = "openai-chat") -> Parsed:
     """Return `request` as our graph.
@@ -58,6 +73,8 @@ def parse(request: Mapping[str, object], dialect: str = "openai-chat") -> Parsed
     for number, item in enumerate(items):
         reader.message(f"messages[{number}]", item, last=number == len(items) - 1)
     tools = tuple(reader.tools(request.get("tools")))
+    if dialect in OPENAIS:
+        reader.needed(request)
     return Parsed(
         messages=tuple(reader.messages),
         tools=tools,
@@ -101,6 +118,20 @@ class _Reader(RequestReader):
         if not self.attempt(at, lambda: self._message(at, item, last=last)):
             self._stand_in(at, item)
 
+    def needed(self, request: Mapping[str, object]) -> None:
+        """Hold options against what OpenAI takes them with only."""
+        if request.get("tools") == []:
+            sentence = "An array of tools holds at least one. Leave it out."
+            self.find("bad_option", "tools", sentence, first=True)
+        for name in ("tool_choice", "parallel_tool_calls"):
+            given = request.get(name)
+            if given not in (None, "none") and not request.get("tools"):
+                sentence = f"{name} is only taken where tools are declared. Leave it out."
+                self.find("bad_option", name, sentence, first=True)
+        if request.get("stream_options") is not None and request.get("stream") is not True:
+            sentence = "stream_options is only taken where stream is true. Leave it out."
+            self.find("bad_option", "stream_options", sentence, first=True)
+
     def _answer_for_mistral(
         self, at: str, item: Mapping[str, object], said: Iterable[Block], *, last: bool
     ) -> None:
@@ -136,6 +167,8 @@ class _Reader(RequestReader):
             placed = list(self._said(at, role, item))
         if name is not None and not isinstance(name, str):
             raise Malformed(".name", f"A name is a string, not {type_name(name)}.")
+        if name is not None and self._dialect in OPENAIS and NAME.fullmatch(name) is None:
+            raise Malformed(".name", "A name has no spaces here, and none of < | \\ / >.")
         if self._dialect == "mistral" and role is Role.ASSISTANT:
             self._answer_for_mistral(at, item, (block for block, _ in placed), last=last)
         self.say(MessageId(at), role, placed, author=None if role is Role.TOOL else name)
@@ -198,15 +231,25 @@ class _Reader(RequestReader):
             case {"type": "thinking", "thinking": list() | str() as thoughts}:
                 return Reasoning(text=_thinking(thoughts))
             case {"type": "image_url", "image_url": {"url": str(url), **more}}:
-                return _image(url, _text(more.get("detail")))
-            case {"type": "image_url", "image_url": str(url)}:
-                return _image(url, None)
-            case {"type": "document_url" | "input_audio"} if self._dialect == "mistral":
+                return self._image(place, url, _text(more.get("detail")))
+            case {"type": "image_url", "image_url": str(url)} if self._dialect not in OPENAIS:
+                return self._image(place, url, None)
+            case {"type": str(kind)} if self._dialect == "mistral" and kind in MISTRALS:
                 self.uncarried.append(at + place)
                 return Text(text=NOT_CARRIED)
             case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form)}}:
+                if self._dialect in OPENAIS and form not in AUDIO_FORMATS:
+                    known = ", ".join(sorted(AUDIO_FORMATS))
+                    raise Malformed(place, f"Sound is {known} here.", "block_not_allowed")
                 return Audio(data=data, format=form)
-            case {"type": "file", "file": dict(file)}:
+            case {"type": "file", "file": {"file_data": str(url)}} if (
+                self._dialect == "openrouter" and url.startswith(("https://", "http://"))
+            ):
+                self.uncarried.append(at + place)
+                return File(file_id=NOT_CARRIED)
+            case {"type": "file", "file": dict(file)} if file.get("file_id") or file.get(
+                "file_data"
+            ):
                 return _file(file)
             case {"type": ("text" | "refusal" | "image_url" | "input_audio" | "file") as kind}:
                 raise Malformed(place, f"This {kind} part lacks what a part of its kind holds.")
@@ -215,14 +258,32 @@ class _Reader(RequestReader):
             case _:
                 raise Malformed(place, "A content part says its type.")
 
+    def _image(self, place: str, url: str, detail: str | None) -> Image:
+        image = _image(url, detail)
+        known = image.data is None or image.media_type in IMAGE_TYPES
+        if self._dialect in OPENAIS and not known:
+            what = f"Images are png, jpeg, gif or webp here, not {image.media_type}."
+            raise Malformed(place, what, "block_not_allowed")
+        return image
+
     def _call(self, at: str, number: int, call: object) -> ToolCall:
         place = f".tool_calls[{number}]"
         match call:
+            case {"function": {"arguments": str()}, **said} if (
+                self._dialect in OPENAIS and said.get("type") is None
+            ):
+                raise Malformed(place, "A tool call says its type.")
             case {"id": str(call_id), "function": {"name": str(name), "arguments": str(arguments)}}:
                 return ToolCall(call_id=CallId(call_id), name=name, arguments=arguments)
             case {"id": str(call_id), "custom": {"name": str(name), "input": str(text)}}:
                 self.uncarried.append(at + place)
                 return ToolCall(call_id=CallId(call_id), name=name, arguments=encode(text).decode())
+            case {
+                "id": str(call_id),
+                "function": {"name": str(name), "arguments": dict(given)},
+            } if self._dialect == "mistral":
+                arguments = encode(given).decode()
+                return ToolCall(call_id=CallId(call_id), name=name, arguments=arguments)
             case {"function": {"arguments": value}} if not isinstance(value, str):
                 raise Malformed(
                     f"{place}.function.arguments",

@@ -58,8 +58,16 @@ FINISH: Final[Mapping[str, Meaning]] = {
     "model_length": Meaning.TRUNCATED,  # Mistral
     "content_filter": Meaning.FILTERED,
     "refusal": Meaning.FILTERED,  # gateways in front of Anthropic
+    "sensitive": Meaning.FILTERED,  # GLM
     "error": Meaning.ERROR,  # Mistral, OpenRouter
+    "network_error": Meaning.ERROR,  # GLM
     "insufficient_system_resource": Meaning.ERROR,  # DeepSeek
+    # Words of other APIs, which gateways pass on: Bedrock's and Anthropic's.
+    "end_turn": Meaning.COMPLETE,
+    "stop_sequence": Meaning.COMPLETE,
+    "end": Meaning.COMPLETE,
+    "tool_use": Meaning.NEEDS_TOOL,
+    "max_tokens": Meaning.TRUNCATED,
 }
 
 DONE: Final = b"[DONE]"
@@ -112,6 +120,7 @@ class _Choice(msgspec.Struct):
     delta: _Said | list[Any] | None = None  # a list where PHP wrote an empty object
     message: _Said | None = None
     finish_reason: str | None = None
+    usage: Any = None  # Kimi tells it here
 
 
 class _Chunk(msgspec.Struct):
@@ -251,6 +260,8 @@ class Reader(AnswerReader):
                     self._fail(deltas, "malformed_event", "The stream changed to another answer.")
                     return
                 self._choice(choice, deltas)
+                if choice.usage is not None and chunk.usage is None:
+                    self._usage(choice.usage, deltas)
             else:
                 deltas.append(Note("further_choice"))
         if chunk.usage is not None:

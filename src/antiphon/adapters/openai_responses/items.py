@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final, TypeAlias, assert_never
 
@@ -29,6 +30,9 @@ Json: TypeAlias = dict[str, object]
 DEFAULT_IMAGE: Final = "image/png"
 UNNAMED_FILE: Final = "file"
 """A file that comes as data has to have a name; this one is given to those that have none."""
+
+ITEM_ID: Final = re.compile("[A-Za-z0-9_-]{1,64}")
+"""What the id of an item has to match. GitHub Copilot gives longer ones, and refuses them."""
 
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -75,6 +79,17 @@ def thought_of(opaque: Opaque) -> Thought:
         return _thought(opaque.value)
     except msgspec.DecodeError:
         return Thought()
+
+
+def goes_back(item_id: str | None) -> bool:
+    """Return whether an item may be sent under this id; without any it always may."""
+    return item_id is None or ITEM_ID.fullmatch(item_id) is not None
+
+
+def unnamed(item: bytes) -> bytes:
+    """Return an item as it came, without its id."""
+    fields = msgspec.json.decode(item, type=dict[str, msgspec.Raw])
+    return _encode({name: value for name, value in fields.items() if name != "id"})
 
 
 def message(role: Role, blocks: Sequence[Block], at: str) -> bytes:

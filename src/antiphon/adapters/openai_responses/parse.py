@@ -15,7 +15,7 @@ import msgspec
 
 from antiphon.adapters.base import Parsed
 from antiphon.adapters.openai_responses.head import ENCRYPTED
-from antiphon.adapters.openai_responses.items import State
+from antiphon.adapters.openai_responses.items import ITEM_ID, State
 from antiphon.adapters.openai_responses.profile import OPENAI_RESPONSES
 from antiphon.adapters.requests.parsing import DATA_URL, Malformed, encode, type_name
 from antiphon.adapters.requests.reading import NOT_CARRIED, RequestReader, option, options, role_of
@@ -51,6 +51,9 @@ POLICY_FIELDS: Final = frozenset(
 )
 SETTINGS: Final = frozenset({"additional_tools", "configuration_update", "compaction_trigger"})
 """Items that say nothing, and change what is asked for."""
+
+IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp"})
+"""Images that are taken as data; OpenAI goes by what is in them, so a wrong spelling is no harm."""
 
 ELSEWHERE: Final = "not_carried"
 """Stands for the tool of a call that is not in the request."""
@@ -114,6 +117,7 @@ class _Reader(RequestReader):
         self._group_at = ""
         self._named = False  # whether an item only names what the provider keeps
         self._asked: dict[str, str] = {}  # the kinds of the calls that were read
+        self._approvals: dict[str, str] = {}  # what was approved before it was asked for, and where
 
     def instructions(self, value: object) -> None:
         """Read the text that stands before the input."""
@@ -146,6 +150,9 @@ class _Reader(RequestReader):
             )
         if kept or self._named:
             self._stand_for_what_is_kept(kept)
+        elif self._approvals:
+            asked, at = next(iter(self._approvals.items()))
+            self.find("orphan_tool_result", at, f"Nothing here asks for the approval {asked}.")
         elif not said:
             self.find(
                 "empty_sequence", "input", "There is nothing to answer. Give the user's message."
@@ -192,6 +199,13 @@ class _Reader(RequestReader):
     def _item(self, at: str, item: object, *, last: bool) -> None:
         if not isinstance(item, dict):
             raise Malformed("", f"An item is an object, not {type_name(item)}.")
+        name = item.get("id")
+        if isinstance(name, str) and ITEM_ID.fullmatch(name) is None:
+            self.find(
+                "malformed_item",
+                f"{at}.id",
+                "The id of an item has 1 to 64 letters, digits, _ and -. Send it without one.",
+            )
         match item.get("type", "message" if "role" in item else "item_reference"):
             case "message":
                 self._message(at, item)
@@ -211,6 +225,7 @@ class _Reader(RequestReader):
                 self._named = self._named or kind == "item_reference"
                 if kind == "item_reference" or kind.startswith("mcp_approval"):
                     self.uncarried.append(at)
+                self._approval(at, item)
                 self._add(at, _work(item))
             case str(kind) if kind.removesuffix("_output") in CLIENTS_OWN:
                 self._clients_own(at, item, kind)
@@ -277,7 +292,7 @@ class _Reader(RequestReader):
             case {"type": "refusal", "refusal": str(text)}:
                 return Refusal(text=text)
             case {"type": "input_image", "image_url": str(url), **more}:
-                return _image(url, more.get("detail"))
+                return _image(place, url, more.get("detail"))
             case {"type": "input_image", "file_id": str()}:
                 self.uncarried.append(at + place)
                 return Image(url=NOT_CARRIED)
@@ -332,10 +347,22 @@ class _Reader(RequestReader):
             )
         return ToolResult(call_id=CallId(call_id), content=tuple(parts))
 
+    def _approval(self, at: str, item: Mapping[str, object]) -> None:
+        match item:
+            case {"type": "mcp_approval_request", "id": str(asked)}:
+                self._asked[asked] = "mcp_approval_request"
+            case {"type": "mcp_approval_response", "approval_request_id": str(asked)}:
+                if asked not in self._asked:
+                    self._approvals[asked] = at
+            case _:
+                pass
+
     def _clients_own(self, at: str, item: Mapping[str, object], kind: str) -> None:
         """Read a call that is none of a function, or its output: paired like one."""
         self.uncarried.append(at)
         call_id = item.get("call_id")
+        if kind == "local_shell_call_output" and call_id is None:
+            call_id = item.get("id")  # as its published type has it
         if not isinstance(call_id, str) or not call_id:
             raise Malformed("", f"A {kind} names its call, in call_id.")
         if kind.endswith("_output"):
@@ -485,11 +512,14 @@ def _work(item: Mapping[str, object]) -> Reasoning:
     return Reasoning(opaque=kept)
 
 
-def _image(url: str, detail: object) -> Image:
+def _image(place: str, url: str, detail: object) -> Image:
     match = DATA_URL.fullmatch(url)
     seen = detail if isinstance(detail, str) else None
     if match is None:
         return Image(url=url, detail=seen)
+    if match[1] not in IMAGE_TYPES:
+        what = f"Images are png, jpeg, gif or webp here, not {match[1]}."
+        raise Malformed(place, what, "block_not_allowed")
     return Image(media_type=match[1], data=match[2], detail=seen)
 
 

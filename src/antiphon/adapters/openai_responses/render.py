@@ -7,7 +7,7 @@ Each message becomes items once.
 What is mapped on the way, and nothing else is: the system text that leads a line to the
 instructions, results to directly behind their calls, call ids into a length that the provider
 takes, reasoning left out that is another model's, that cannot be read again, that was not thought
-behind this line or that nothing followed, and then the ids of the items that had come with it; a refusal as the text that it is;
+behind this line or that nothing followed, and then the ids of the items that had come with it, as are ids of a form that no item may have; a refusal as the text that it is;
 names and empty texts left out. Each is told to the manifest.
 """
 
@@ -29,6 +29,7 @@ from antiphon.core.blocks import (
     Block,
     File,
     Message,
+    Opaque,
     Origin,
     Reasoning,
     Refusal,
@@ -250,13 +251,14 @@ class ResponsesLine(Line):
                 rule = "reasoning_dropped" if order in thoughts else "empty_text_dropped"
                 self._map(rule, at, left_out[order])
                 continue
-            if state.id is not None and not answer.named:
+            if state.id is not None and not (answer.named and items.goes_back(state.id)):
                 self._map("item_id_dropped", at, state.id)
+                state = msgspec.structs.replace(state, id=None)
             match block:
                 case Reasoning(opaque=kept) if kept is not None:
-                    answer.item(bytes(kept.value))
+                    answer.item(self._as_it_came(at, kept))
                 case ToolCall():
-                    answer.item(self._call(at, block, state.id if answer.named else None))
+                    answer.item(self._call(at, block, state.id))
                 case Text(text=text):
                     answer.text(text, state)
                 case Refusal(text=text):
@@ -269,6 +271,15 @@ class ResponsesLine(Line):
             self._map("empty_message_dropped", message.id)
         for item in answer.made:
             self._add(item)
+
+    def _as_it_came(self, at: str, kept: Opaque) -> bytes:
+        """Return an item of the model's that goes back, without an id that would be refused."""
+        item = bytes(kept.value)
+        name = items.thought_of(kept).id
+        if items.goes_back(name or None):
+            return item
+        self._map("item_id_dropped", at, name)
+        return items.unnamed(item)
 
     def _left_out(self, message: Message, behind: Digest | None) -> dict[int, str]:
         """Return which blocks of the model's are left out, and why."""
