@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from antiphon.cli.output import json_option, note, print_json
-from antiphon.cli.requests.documents import read_document
+from antiphon.cli.requests.documents import Document, read_documents
 from antiphon.cli.requests.elsewhere import Answer, Mending, Taken, answers, mending
 from antiphon.cli.requests.judging import Verdict, judge
 from antiphon.cli.view.text import Ink
@@ -26,23 +26,40 @@ def command(
 ) -> None:
     """Say whether a request may be sent, and if not, which block breaks which rule.
 
-    FILE holds a provider's request or our graph; - is standard input. The form of a request is
-    recognised, where nothing tells two forms apart that is said, and --from names it. Below the
-    verdict stands which other dialects would take it, as it is or mapped.
+    FILE holds a provider's request or our graph, as it is or as it was pasted: a curl command, a
+    line of a log, a line of a batch, or a request on each line; - is standard input. The form of
+    a request is recognised, where nothing tells two forms apart that is said, and --from names
+    it. Below the verdict stands which other dialects would take it, as it is or mapped.
 
     Exit code 0: it may be sent; 3: it may not; 2: it cannot be read.
     """
-    document = read_document(file)
-    verdict = judge(document, source=source, profile=profile)
-    asked, mend = answers(verdict.parsed, document.request, verdict.source), mending(verdict)
-    if as_json:
-        print_json(_as_json(verdict, asked, mend))
-    else:
+    documents = read_documents(file)
+    told: list[dict[str, object]] = []
+    accepted = True
+    for number, document in enumerate(documents):
+        verdict = judge(document, source=source, profile=profile)
+        accepted &= verdict.accepted
+        asked = answers(verdict.parsed, document.request, verdict.source)
+        mend = mending(verdict)
+        if as_json:
+            told.append(_as_json(verdict, asked, mend))
+            continue
+        if number:
+            click.echo()
         for line in lines(document, verdict, asked, mend, Ink()):
             click.echo(line)
         for place in verdict.parsed.uncarried:
             note(f"{place} is legal, but this release cannot carry it itself.")
-    ctx.exit(0 if verdict.accepted else 3)
+    if as_json:
+        print_json(told[0] if len(documents) == 1 else _of_lines(documents, told, accepted))
+    ctx.exit(0 if accepted else 3)
+
+
+def _of_lines(
+    documents: tuple[Document, ...], told: list[dict[str, object]], accepted: bool
+) -> dict[str, object]:
+    lined = [{"line": document.line, **one} for document, one in zip(documents, told, strict=True)]
+    return {"verdict": "accept" if accepted else "reject", "requests": lined}
 
 
 def _as_json(verdict: Verdict, asked: dict[str, Answer], mend: Mending | None) -> dict[str, object]:

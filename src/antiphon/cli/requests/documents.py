@@ -1,6 +1,7 @@
 """Files that a person hands us: read whole, within limits, and told apart by what is in them.
 
-A body that cannot be read is one clear error with a code and a place. Whose request it is stands
+What is no JSON may be a command or a line of a log that holds some; looking for it there is the
+business of `pasting`. A body that cannot be read is one clear error with a code and a place. Whose request it is stands
 in `antiphon.cli.requests.recognition`.
 """
 
@@ -11,16 +12,21 @@ import math
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 from antiphon.adapters.requests.parsing import number, type_name
+from antiphon.cli.requests.pasting import found_in
+from antiphon.cli.requests.recognition import CONTAINERS
 from antiphon.errors import InvalidInput
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 
 COMBINED: Final = frozenset({"from", "request", "graph", "target", "model_profile", "stored"})
+WRAPPERS: Final = ("body", "json_data", "request_body", "request", "json")
+"""Where a line of a batch or of a log keeps the request, beside what it says about it."""
+
 OTHER_TEXT: Final = {
     b"\xff\xfe": "It is UTF-16, and JSON is sent as UTF-8. Save it so.",
     b"\xfe\xff": "It is UTF-16, and JSON is sent as UTF-8. Save it so.",
@@ -37,6 +43,8 @@ class Document:
 
     Attributes:
         path: The file, as a command takes it.
+        line: The line that is meant, of a file that holds a request on each; None for all of it.
+        found: Where in the file the request was, for what is no JSON as it stands.
         text: The text as it stood there, for excerpts.
         source: Profile of the request as the file or the caller names it, or None.
         request: A provider's request, or None.
@@ -50,6 +58,8 @@ class Document:
     """
 
     path: str
+    line: int | None = None
+    found: str = ""
     text: str
     source: str | None = None
     request: Mapping[str, object] | None = None
@@ -64,7 +74,14 @@ class Document:
     @property
     def name(self) -> str:
         """The file's name, for people."""
-        return _name(self.path)
+        return _name(self.path) if self.line is None else f"{_name(self.path)}:{self.line}"
+
+    @property
+    def argument(self) -> str:
+        """What a command takes for it."""
+        if self.line is None:
+            return self.path
+        return f"<(sed -n {self.line}p {'FILE' if self.path == '-' else self.path})"
 
 
 def read_bytes(path: str) -> bytes:
@@ -119,7 +136,7 @@ def decode(data: bytes, name: str) -> tuple[object, str]:
         raise InvalidInput("It is nested too deep.", code="too_deep", at=name) from None
     except json.JSONDecodeError as error:
         raise InvalidInput(
-            f"Not JSON: {error.msg}.",
+            f"Not JSON: {_wrong(text, error)}.",
             code="invalid_json",
             at=f"{name}:{error.lineno}:{error.colno}",
         ) from None
@@ -134,10 +151,81 @@ def read_document(path: str) -> Document:
     """Return what is in a file: a request, a graph, or both in one object.
 
     Raises:
-        InvalidInput: It cannot be read, or is neither.
+        InvalidInput: It cannot be read, is neither, or holds several (`several_requests`).
     """
-    value, text = decode(read_bytes(path), _name(path))
-    return document_of(value, text, path)
+    documents = read_documents(path)
+    if len(documents) > 1:
+        raise InvalidInput(
+            f"It holds {len(documents)} requests, one a line, and this takes one. "
+            f"Choose it so: {documents[-1].argument}",
+            code="several_requests",
+            at=_name(path),
+        )
+    return documents[0]
+
+
+def read_documents(path: str) -> tuple[Document, ...]:
+    """Return what is in a file: one document, or one for each of its lines.
+
+    What is no JSON is searched for a request: a curl command, a line of a log, a dictionary as
+    Python prints it.
+
+    Raises:
+        InvalidInput: It cannot be read, or holds neither a request nor a graph.
+    """
+    data, name = read_bytes(path), _name(path)
+    try:
+        value, text = decode(data, name)
+    except InvalidInput as wrong:
+        if wrong.code != "invalid_json":
+            raise
+        text = data.decode("utf-8-sig")
+        if lines := _lines(text, name):
+            return tuple(
+                replace(document_of(value, one, path), line=nth) for nth, value, one in lines
+            )
+        found = found_in(text)
+        if isinstance(found, str):
+            raise InvalidInput(found, code="invalid_json", at=name) from None
+        if found is None:
+            raise
+        value, text = decode(found.text.encode(), name)
+        return (replace(document_of(value, text, path), found=found.what),)
+    return (document_of(value, text, path),)
+
+
+def _lines(text: str, name: str) -> list[tuple[int, object, str]]:
+    """Return number, value and text of each line where each is an object; else nothing.
+
+    The text of a line has the lines before it as empty ones, so that its places are the file's.
+    """
+    lines = [(nth, line) for nth, line in enumerate(text.split("\n"), 1) if line.strip()]
+    if len(lines) < 2 or not all(line.strip()[0] + line.strip()[-1] == "{}" for _, line in lines):
+        return []
+    made = []
+    for nth, line in lines:
+        value, one = decode(("\n" * (nth - 1) + line).encode(), name)
+        made.append((nth, value, one))
+    return made
+
+
+def _wrong(text: str, error: json.JSONDecodeError) -> str:
+    """Return what is no JSON at the place of an error, in words that help where we have some."""
+    before, here = text[: error.pos].rstrip(), text[error.pos : error.pos + 1]
+    if here in ("]", "}") and before.endswith(","):
+        return f"a comma stands before the {here} that ends it, and JSON takes none there"
+    if error.msg.startswith("Expecting property name") and here == "}":
+        return "a comma stands before the } that ends it, and JSON takes none there"
+    if here == "'":
+        return "texts stand in double quotes"
+    if text.startswith(("//", "/*", "#"), error.pos):
+        return "it has no comments"
+    if not here:
+        return "it ends before its time"
+    word = re.match(r"(None|True|False|undefined|NaN)\b", text[error.pos :])
+    if word is not None:
+        return f"{word[1]} is a word of another language; JSON says null, true and false"
+    return error.msg[:1].lower() + error.msg[1:]
 
 
 def document_of(value: object, text: str, path: str) -> Document:
@@ -164,6 +252,10 @@ def document_of(value: object, text: str, path: str) -> Document:
         return Document(path=path, text=text, graph=value, facts={})
     if value.keys() <= COMBINED and not COMBINED.isdisjoint(value):
         return _combined(value, path, text)
+    for wrapper in WRAPPERS:
+        inner = value.get(wrapper)
+        if isinstance(inner, dict) and inner.keys() & CONTAINERS and not value.keys() & CONTAINERS:
+            return Document(path=path, text=text, request=inner, request_at=wrapper, facts={})
     return Document(path=path, text=text, request=value, facts={})
 
 

@@ -41,6 +41,8 @@ def lines(
     word = ink("accept", "good", "bold") if verdict.accepted else ink("reject", "bad", "bold")
     what = f"{_what(document, verdict)}, {count(verdict.messages, 'message')}"
     yield f"{word}  {harmless(document.name)}  {ink(what, 'dim')}"
+    if document.found:
+        yield f"{INDENT}{ink(f'judged is {document.found}', 'dim')}"
     yield from _doubts(verdict, ink)
     for finding in verdict.findings:
         yield ""
@@ -75,7 +77,7 @@ def _what(document: Document, verdict: Verdict) -> str:
 
 def _mended(document: Document, verdict: Verdict, own: Taken) -> str:
     source = f"--from {verdict.source} " if verdict.named else ""
-    file = harmless(document.path)
+    file = harmless(document.argument)
     return (
         f"antiphon render {source}--profile {verdict.source} {file} makes it legal: "
         f"{', '.join(dict.fromkeys(own.mappings))}."
@@ -90,7 +92,7 @@ def _repaired(document: Document, verdict: Verdict, mend: Mending) -> str:
     source = f"--from {verdict.source} " if verdict.named else ""
     made = ", ".join(f"{one.change} at {harmless(one.at)}" for one in mend.repairs)
     told = (
-        f"antiphon render {source}--repair --profile {target} {harmless(document.path)} repairs it: "
+        f"antiphon render {source}--repair --profile {target} {harmless(document.argument)} repairs it: "
         f"{made}."
     )
     if taken:
