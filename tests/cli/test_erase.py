@@ -84,8 +84,12 @@ def test_an_export_tells_of_it_and_can_be_read_again(place: Place, tmp_path: Pat
     (tmp_path / "other").mkdir()
     other = Place(tmp_path / "other")
     assert other.do("import", "-", given=told.out).code == 0
-    assert [m["erased"] for m in other.do("show", name, "--json").json["messages"]] == [True, True]
+    tree = other.do("show", name, "--json").json
+    assert [m["erased"] for m in tree["messages"]] == [True, True]
+    assert tree["conversation"]["erased_ms"] == row["erased_ms"]
     assert other.do("doctor").code == 0
+    assert json.loads(other.do("export").out.split("\n")[1])["erased_ms"] == row["erased_ms"]
+    assert "imported 0 messages" in other.do("import", "-", given=told.out).out
     # An older export brings nothing back.
     again = place.do("import", "-", "--json", given=before)
     assert again.json["conversations"][0]["replayed"] == 2

@@ -7,7 +7,13 @@ from typing import Any
 
 import msgspec
 
-from antiphon.core.commands import AddMessages, Command, CreateConversation, DeleteMessages
+from antiphon.core.commands import (
+    AddMessages,
+    Command,
+    CreateConversation,
+    DeleteMessages,
+    EraseConversation,
+)
 from antiphon.core.dispatch import Denied
 from antiphon.core.ids import ConversationId, MessageId, SessionId, TenantId
 from antiphon.core.records import OPEN_RUN, Conversation
@@ -123,4 +129,8 @@ async def _changes(
                 conversation=target, now_ms=now_ms, messages=tuple(sorted(change.deleted))
             )
         )
+    if row is None and archived.erased_ms is not None:
+        # Last of all, for nothing comes into a conversation that is erased.
+        at_ms = min(archived.erased_ms, now_ms)
+        commands.append(EraseConversation(conversation=target, now_ms=at_ms, at_once=False))
     return change, commands
