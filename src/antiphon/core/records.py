@@ -387,3 +387,16 @@ class Quarantined(_Row, frozen=True, kw_only=True):
     reason: str
     data: str
     at_ms: int
+
+
+LATE_TOOL_RESULT: Final = "late_tool_result"
+"""Reason of a result that came when its call was closed, or from who may not give it."""
+
+
+class LateResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of such a result, as the `data` of what is quarantined."""
+
+    call: CallId
+    state: CallState
+    content: msgspec.Raw
+    run: RunId | None = None

@@ -5,13 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+import msgspec
+
 from antiphon.cli.view.text import Ink, clip, count, harmless, lasted, one_line, short, table
 from antiphon.cli.view.tree import SPEAKERS, Place, gist
 from antiphon.core.answers.usage import Cost, Used
-from antiphon.core.blocks import Message, Text
+from antiphon.core.blocks import Message, ResultPart, Text, decode_blocks
 from antiphon.core.dispatch import State
-from antiphon.core.records import Attempt, Call, CallState, Quarantined, Run, RunKind, RunStatus
+from antiphon.core.records import (
+    LATE_TOOL_RESULT,
+    TERMINAL_CALL,
+    Approval,
+    Attempt,
+    Call,
+    CallState,
+    LateResult,
+    Quarantined,
+    Run,
+    RunKind,
+    Runner,
+    RunStatus,
+)
 from antiphon.core.telling.explanation import Explanation, OperationTold
+from antiphon.core.tools.bounding import shown_of
 
 _ENDS: Final = frozenset(
     {State.COMMITTED, State.FAILED, State.CANCELED, State.CLOSED, State.UNKNOWN}
@@ -191,6 +207,28 @@ def _calls(calls: Iterable[Call], ink: Ink, width: int) -> Iterator[str]:
     yield ink("tool calls", "bold")
     for call in calls:
         yield f"  {call_line(call, ink, width - 2)}"
+        facts = table([(name, one_line(value)) for name, value in _call_facts(call)])
+        yield from (ink(f"    {clip(fact, width - 4)}", "dim") for fact in facts)
+
+
+def _call_facts(call: Call) -> Iterator[tuple[str, str]]:
+    """Yield what a call's line has no room for: whose it is, how often it was run, what was shown."""
+    yield "call", call.call_id
+    if call.approval is not None:
+        waits = call.approval is Approval.NEEDED
+        yield "approval", "nobody has agreed to it" if waits else "somebody agreed to it"
+    if call.changed_arguments is not None and not call.erased:
+        yield "changed to", call.changed_arguments
+    if call.runner is Runner.CLIENT:
+        yield "run", "by the application"
+    else:
+        times = count(call.attempt, "time") if call.attempt else "never"
+        yield "run", f"{times}, under the key {call.idempotency_key}"
+    if call.state in TERMINAL_CALL and not call.erased:
+        parts = [part for part in call.content if isinstance(part, ResultPart)]
+        shown, total = shown_of(parts, call.max_result_chars)
+        whole = "all of it" if shown == total else f"the first {shown:,} of {total:,} characters"
+        yield "model shown", whole
 
 
 def call_line(call: Call, ink: Ink, width: int) -> str:
@@ -217,7 +255,15 @@ def outcome(call: Call) -> str:
 def _quarantined(put_aside: Iterable[Quarantined], ink: Ink, width: int) -> Iterator[str]:
     yield ink("put aside, because it came too late", "bold")
     for item in put_aside:
-        yield clip(f"  generation {item.generation}  {item.reason}  {one_line(item.data)}", width)
+        yield clip(f"  generation {item.generation}  {item.reason}  {_put_aside(item)}", width)
+
+
+def _put_aside(item: Quarantined) -> str:
+    if item.reason != LATE_TOOL_RESULT:
+        return one_line(item.data)
+    late = msgspec.json.decode(item.data, type=LateResult)
+    said = " ".join(part.text for part in decode_blocks(late.content) if isinstance(part, Text))
+    return f"{late.call} {late.state}: {one_line(said)}"
 
 
 def message_page(message: Message, place: Place | None, ink: Ink, width: int) -> list[str]:

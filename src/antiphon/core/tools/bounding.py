@@ -16,12 +16,19 @@ def bounded(parts: Sequence[ResultPart], limit: int) -> tuple[ResultPart, ...]:
 
     0 is no limit. Images and files stay: their size is the profile's affair.
     """
-    total = sum(len(part.text) for part in parts if isinstance(part, Text))
-    if limit <= 0 or total <= limit:
-        return tuple(parts)
-    kept = tuple(_cut(parts, limit))
-    shown = sum(len(part.text) for part in kept if isinstance(part, Text))
-    return (*kept, Text(text=notice(shown, total)))
+    kept = _kept(parts, limit)
+    shown, total = _characters(kept), _characters(parts)
+    return kept if shown == total else (*kept, Text(text=notice(shown, total)))
+
+
+def shown_of(parts: Sequence[ResultPart], limit: int) -> tuple[int, int]:
+    """Return how many characters of `parts` the model is shown, and how many there are.
+
+    Example:
+        >>> shown_of([Text(text="x" * 50)], 20)
+        (20, 50)
+    """
+    return _characters(_kept(parts, limit)), _characters(parts)
 
 
 def notice(shown: int, total: int) -> str:
@@ -30,6 +37,15 @@ def notice(shown: int, total: int) -> str:
         f"\n[The first {shown} of {total} characters are shown, {total - shown} are omitted. "
         "Ask for a smaller part to see the rest.]"
     )
+
+
+def _kept(parts: Sequence[ResultPart], limit: int) -> tuple[ResultPart, ...]:
+    whole = limit <= 0 or _characters(parts) <= limit
+    return tuple(parts) if whole else tuple(_cut(parts, limit))
+
+
+def _characters(parts: Iterable[ResultPart]) -> int:
+    return sum(len(part.text) for part in parts if isinstance(part, Text))
 
 
 def _cut(parts: Iterable[ResultPart], limit: int) -> Iterator[ResultPart]:

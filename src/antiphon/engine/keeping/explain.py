@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from antiphon.core.blocks import Role
 from antiphon.core.digests import digest
 from antiphon.core.dispatch import State
@@ -12,7 +14,14 @@ from antiphon.core.ids import OperationId, RunId
 from antiphon.core.knowledge.retrieval import Searched
 from antiphon.core.manifest import Manifest, Purpose, WireRequest, manifest_digest
 from antiphon.core.planning.trace import PromptTrace, decode_trace
-from antiphon.core.records import OPEN_RUN, Attempt, Conversation
+from antiphon.core.records import (
+    LATE_TOOL_RESULT,
+    OPEN_RUN,
+    Attempt,
+    Conversation,
+    LateResult,
+    Quarantined,
+)
 from antiphon.core.telling.explanation import Explanation, OperationTold, PlanTold
 from antiphon.engine.dispatch.again import messages_sent, render_manifest, rendered_again
 from antiphon.engine.dispatch.listing import told_mappings
@@ -72,9 +81,18 @@ async def explain(world: World, run: RunId) -> Explanation:
         operations=tuple(operations),
         calls=tuple(await store.calls(row.conversation, row.id)),
         quarantined=tuple(
-            q for q in await store.quarantine(row.conversation) if q.operation in ours
+            q
+            for q in await store.quarantine(row.conversation)
+            if q.operation in ours or _run_of(q) == row.id
         ),
     )
+
+
+def _run_of(quarantined: Quarantined) -> RunId | None:
+    """Return the run of a tool's result that came too late; no operation brought that."""
+    if quarantined.reason != LATE_TOOL_RESULT:
+        return None
+    return msgspec.json.decode(quarantined.data, type=LateResult).run
 
 
 async def history(world: World, run: RunId) -> list[Durable]:

@@ -91,6 +91,8 @@ class Executor:
         """
         function = self._world.functions[started.name]
         async with self._places:
+            if control.canceled:
+                return None  # it waited behind others; nothing begins after a cancel
             running = asyncio.ensure_future(self._run(function, started))
             try:
                 if not await control.until(running) and function.stoppable:

@@ -17,8 +17,16 @@ from antiphon.core.commands import (
 )
 from antiphon.core.dispatch import Condition, Denied
 from antiphon.core.events import CallChanged, RunChanged
-from antiphon.core.ids import CallId
-from antiphon.core.records import TERMINAL_CALL, Approval, Call, CallState, Run, RunStatus
+from antiphon.core.records import (
+    LATE_TOOL_RESULT,
+    TERMINAL_CALL,
+    Approval,
+    Call,
+    CallState,
+    LateResult,
+    Run,
+    RunStatus,
+)
 from antiphon.core.tools.loop import lasting
 from antiphon.errors import InvalidInput
 from antiphon.stores.sql.commands.results import calls_at_leaf, insert_results
@@ -121,18 +129,13 @@ def _may_finish(run: RunRow, call: Call, command: FinishCall) -> Denied | None:
     return None
 
 
-class _Late(msgspec.Struct, frozen=True):
-    """What is kept of a result that came too late."""
-
-    call: CallId
-    state: CallState
-    content: msgspec.Raw
-
-
 def _put_aside(tx: Transaction, call: Call, command: FinishCall) -> None:
     """Keep a late result for people, though its command is denied."""
-    late = _Late(
-        call=call.call_id, state=command.state, content=msgspec.Raw(encode_blocks(command.content))
+    late = LateResult(
+        call=call.call_id,
+        state=command.state,
+        content=msgspec.Raw(encode_blocks(command.content)),
+        run=call.run,
     )
     tx.note_late(
         Quarantine(
@@ -140,7 +143,7 @@ def _put_aside(tx: Transaction, call: Call, command: FinishCall) -> None:
             now_ms=command.now_ms,
             operation=None,
             generation=call.generation,
-            reason="late_tool_result",
+            reason=LATE_TOOL_RESULT,
             data=encode_json(late).decode(),
         )
     )
