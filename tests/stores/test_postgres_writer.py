@@ -53,6 +53,7 @@ class Wire:
             while data := await reader.read(65536):
                 if self.cut_at is not None and self.cut_at in data:
                     self.cut_at, self.cuts = None, self.cuts + 1
+                    self.down = self.meanwhile is not None
                     back.cancel()
                     await asyncio.gather(back, return_exceptions=True)
                     writer.transport.abort()
@@ -63,7 +64,6 @@ class Wire:
                             async with asyncio.timeout(PATIENCE_S):
                                 await theirs.read(1)  # it has answered: it is done
                     if self.meanwhile is not None:
-                        self.down = True
                         await self.meanwhile()
                         self.down = False
                     return
@@ -213,6 +213,44 @@ async def test_where_nobody_can_say_what_became_of_a_commit_the_caller_is_told_s
     with pytest.raises(StoreError) as caught:
         await setting.store.do(SetTitle(**setting.talk.head(), title="who knows"))
     assert caught.value.code == "commit_unknown"
+
+
+@pytest.mark.req("M56", "M90")
+@pytest.mark.parametrize("arrives", [True, False], ids=["kept", "lost"])
+async def test_what_turns_out_to_have_been_kept_is_told_as_soon_as_the_database_can_be_asked(
+    setting: Setting, monkeypatch: pytest.MonkeyPatch, arrives: bool
+) -> None:
+    """Whoever follows a conversation is not left to wait for what happens in it next."""
+    monkeypatch.setattr(writer, "ASK_S", 0.0)
+    told: list[int] = []
+    heard, gone = asyncio.Event(), asyncio.Event()
+
+    def hear(events: list[StoredEvent]) -> None:
+        told.extend(event.seq for event in events)
+        heard.set()
+
+    async def away() -> None:
+        await gone.wait()
+
+    setting.store.on_events(hear)
+    before, wire, talk = (await setting.talk.row()).last_event, setting.wire, setting.talk
+    wire.cut_at, wire.arrives, wire.meanwhile = b"COMMIT", arrives, away
+    with pytest.raises(StoreError) as caught:
+        await setting.store.do(talk.start("run_1", "m1"))
+    assert caught.value.code == "commit_unknown"
+    with pytest.raises(NotDurable):  # nothing is written before it is known what came before
+        await setting.store.do(talk.start("run_2", "m2"))
+    assert told == []
+    gone.set()
+    async with asyncio.timeout(PATIENCE_S):
+        if not arrives:
+            while wire.down:  # noqa: ASYNC110 - the wire tells nobody that it is there again
+                await asyncio.sleep(0.01)
+            await setting.store.do(talk.start("run_3", "m3"))
+        await heard.wait()
+    assert told == [before + 1]
+    runs = await setting.store.runs(talk.conversation)
+    assert [run.id for run in runs] == ["run_1" if arrives else "run_3"]
 
 
 async def test_a_text_that_this_database_cannot_hold_is_the_callers_fault(

@@ -23,7 +23,8 @@ Each transaction leaves a row with a number of ours, and whoever asks for it wri
 that the transaction is lost: what was there first is the outcome, and stays it. PostgreSQL's own
 number of the transaction would not do. A server that crashes forgets what it had not yet written
 down, and gives that number to another, which it then says was committed. Where the database cannot
-be asked, the callers are told so (`commit_unknown`): everything or nothing was kept.
+be asked, the callers are told so (`commit_unknown`): everything or nothing was kept. Nothing more is
+written then before it could be asked, and what turns out to have been kept is told to whoever follows.
 """
 
 from __future__ import annotations
@@ -136,6 +137,8 @@ class Writer(BatchWriter):
         self._number = 0
         """That of the transaction which was begun last."""
         self._oldest = 1  # whose outcome is still there
+        self._untold: News | None = None
+        """What the last transaction has changed, if it was committed, which nobody could say."""
         self.fence: Fence | None = None
         """The epoch under which this process works, once it has joined."""
 
@@ -154,7 +157,31 @@ class Writer(BatchWriter):
             close_connection(self._db)
             self._db = None
 
+    def _patience_s(self) -> float | None:
+        return None if self._untold is None else ASK_EVERY_S
+
+    def _look_after(self) -> None:
+        found = self._found()
+        if found.events:
+            self._tell(found, [])
+
+    def _found(self) -> News:
+        """Return what the last transaction has changed, once it is known to have been committed."""
+        untold = self._untold
+        if untold is None or (kept := self._asked()) is None:
+            return News()
+        self._untold = None
+        return untold if kept else News()
+
     def _commit(self, batch: list[Request]) -> tuple[News, list[Outcome]]:
+        found = self._found()
+        if self._untold is not None:  # else this would be told of before what came before it
+            lost = not_durable(ConnectionError())
+            return News(), [Outcome(request, error=lost) for request in batch]
+        news, outcomes = self._carried_out(batch)
+        return News([*found.events, *news.events]), outcomes
+
+    def _carried_out(self, batch: list[Request]) -> tuple[News, list[Outcome]]:
         for foresees in (True, False):
             try:
                 return self._attempt(batch, foresees=foresees)
@@ -238,7 +265,7 @@ class Writer(BatchWriter):
                 raise Outrun from error
             if foresees and isinstance(error, REFUSED):
                 raise Misjudged from error
-            if answered(error) or not self._was_committed():
+            if answered(error) or not self._was_committed(news):
                 raise not_durable(error) from None
         if forgets:
             self._oldest = self._number
@@ -289,27 +316,34 @@ class Writer(BatchWriter):
             )
         return rows[0][0], {row[2]: row[3] for row in rows if row[2] is not None}
 
-    def _was_committed(self) -> bool:
+    def _was_committed(self, news: News) -> bool:
         """Ask what became of the last transaction, whose commit was not answered.
 
         Raises:
-            StoreError: `commit_unknown`: the database cannot be asked.
+            StoreError: `commit_unknown`: the database cannot be asked. Its `news` are told of later.
         """
         until = time.monotonic() + ASK_S
         while time.monotonic() < until:
-            try:
-                row = self._opened().one(_ASK, (self._id, self._number))
-            except (*LOST, pg.PostgresError, StoreError):
-                self._recover()
-            else:
-                assert row is not None
-                return bool(row[0])
+            kept = self._asked()
+            if kept is not None:
+                return kept
             time.sleep(ASK_EVERY_S)
+        self._untold = news
         raise StoreError(
             "The connection to the database broke during a commit, and it cannot be asked: "
             "everything or nothing of this was kept.",
             code="commit_unknown",
         )
+
+    def _asked(self) -> bool | None:
+        """Ask once whether the last transaction was committed; None where there is no answer."""
+        try:
+            row = self._opened().one(_ASK, (self._id, self._number))
+        except (*LOST, pg.PostgresError, StoreError):
+            self._recover()
+            return None
+        assert row is not None
+        return bool(row[0])
 
     def _recover(self) -> None:
         """Leave no transaction open; where that fails, begin anew with another connection."""
