@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
 from itertools import chain, islice
 from typing import Final, NamedTuple, Self
 
@@ -12,7 +12,18 @@ import msgspec
 from antiphon.adapters.base import Closed, GrowingBody, Rendering, Rested, request_hasher
 from antiphon.adapters.naming.call_ids import CallIds
 from antiphon.adapters.naming.tool_names import ToolNames
-from antiphon.core.blocks import Message, Role, message_digest
+from antiphon.core.blocks import (
+    Block,
+    File,
+    Image,
+    Message,
+    Role,
+    Text,
+    ToolResult,
+    block_id,
+    message_digest,
+    part_id,
+)
 from antiphon.core.digests import fold
 from antiphon.core.ids import CallId, ConversationId, Digest
 from antiphon.core.inputs import InputBlock, digest_beside
@@ -24,6 +35,10 @@ from antiphon.core.rules.profile import Profile
 from antiphon.errors import InternalError, InvalidInput, SequenceRejected
 
 METHOD: Final = "POST"
+
+
+MEDIUM_DESCRIBED: Final = "medium_described"
+"""Rule by which words stand for an image or a file of a tool's result that this wire cannot carry."""
 
 
 class _Told(NamedTuple):
@@ -127,6 +142,7 @@ class Line(ABC):
                 inputs, self._context = (*self._context, *inputs), ()
             if inputs:
                 message = enveloped(message, inputs)
+            message = self._presentable(message)
             checker.feed(message)
             if not checker.refused:
                 if message.role is Role.ASSISTANT:
@@ -139,6 +155,34 @@ class Line(ABC):
                 at=message.id,
             ) from None
         self._sequence = fold(self._key, self._sequence, own)
+
+    def _presentable(self, message: Message) -> Message:
+        """Return the message with words in place of what no result may hold here; each is listed.
+
+        A tool of a run may return any image or file, and the run has to be able to go on from it.
+        What a client brings is its own to mend, and is refused.
+        """
+        if message.role is not Role.TOOL or message.run is None:
+            return message
+        places = dict(_media(message))
+        if not places:
+            return message
+        probe = self._checker.copy()
+        probe.feed(message)
+        found = {one.at for one in probe.finish() if one.severity is Severity.ERROR}
+        refused = places.keys() & found
+        if not refused:
+            return message
+        for at in places:
+            if at in refused:
+                self._map(MEDIUM_DESCRIBED, at, places[at].media_type or "")
+        return msgspec.structs.replace(
+            message,
+            blocks=tuple(
+                _described(block, block_id(message.id, order), refused)
+                for order, block in enumerate(message.blocks)
+            ),
+        )
 
     def finish(self) -> Rendering:
         """Return the request for the line as it stands; it may be fed further afterwards.
@@ -249,3 +293,30 @@ class Line(ABC):
     def _map(self, rule: str, at: str, detail: str = "") -> None:
         """Note what was changed on the way; the manifest tells of it."""
         self._mappings.append(Mapping(rule=rule, block=at, detail=detail))
+
+
+def _media(message: Message) -> Iterator[tuple[str, Image | File]]:
+    """Yield what of a message's results is no text, with its place."""
+    for order, block in enumerate(message.blocks):
+        if isinstance(block, ToolResult):
+            for number, part in enumerate(block.content):
+                if not isinstance(part, Text):
+                    yield part_id(block_id(message.id, order), number), part
+
+
+def _described(block: Block, name: str, refused: Container[str]) -> Block:
+    if not isinstance(block, ToolResult):
+        return block
+    content = tuple(
+        Text(text=_words(part))
+        if not isinstance(part, Text) and part_id(name, number) in refused
+        else part
+        for number, part in enumerate(block.content)
+    )
+    return msgspec.structs.replace(block, content=content)
+
+
+def _words(part: Image | File) -> str:
+    what = part.media_type or ("image" if isinstance(part, Image) else "file")
+    size = "" if part.data is None else f" of {len(part.data) * 3 // 4} bytes"
+    return f"[{what}{size}: this model cannot be shown it. Ask for it in another form.]"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from pathlib import Path
 
 import msgspec
@@ -152,6 +153,60 @@ async def test_a_long_result_is_whole_in_the_ledger_and_cut_for_the_model(db: Pa
         shown = told(provider, "c1")
         assert "first 100 of 5000" in shown
         assert "x" * 101 not in shown
+
+
+@pytest.mark.req("M145")
+async def test_a_model_that_asks_for_the_rest_as_it_is_told_gets_it(db: Path) -> None:
+    text = "".join(f"line {n}\n" for n in range(40))
+
+    @tool(max_result_chars=120)
+    def read(start: int = 0, length: int = 1000) -> str:
+        return text[start : start + length]
+
+    provider = ScriptedProvider(
+        asks(("c0", "read", "{}")),
+        asks(("c1", "read", '{"start":120,"length":100}')),
+        asks(("c2", "read", '{"start":220,"length":100}')),
+        says("Read."),
+    )
+    async with app_on(db, provider, functions=[read]) as app:
+        run = await (await app.create()).send("Read")
+        await run.result()
+    shown = [told(provider, f"c{n}") for n in range(3)]
+    assert "Ask for a smaller part to see the rest." in shown[0]
+    assert shown[0].startswith(text[:100])
+    assert shown[1:] == [text[120:220], text[220:320]]
+
+
+@pytest.mark.req("M69")
+@pytest.mark.parametrize("sync", [False, True], ids=["async", "in a thread"])
+async def test_a_function_that_takes_longer_than_its_time_is_told_as_that(
+    db: Path, sync: bool
+) -> None:
+    go_on = threading.Event()
+
+    @tool(timeout_s=0.05)
+    async def dig() -> str:
+        await asyncio.Event().wait()
+        return "dug"
+
+    @tool(timeout_s=0.05, name="dig")
+    def dig_in_a_thread() -> str:
+        go_on.wait(10)
+        return "dug"
+
+    provider = ScriptedProvider(asks(("c1", "dig", "{}")), says("Hm."))
+    function = dig_in_a_thread if sync else dig
+    try:
+        async with app_on(db, provider, functions=[function]) as app:
+            run = await (await app.create()).send("Dig")
+            assert (await run.result()).text == "Hm."
+            (row,) = await calls(run)
+            assert (row.state, row.code) == (CallState.ERROR, "timeout_unknown")
+            assert "may have taken effect" in told(provider, "c1")
+            go_on.set()
+    finally:
+        go_on.set()
 
 
 async def test_an_error_in_a_tools_own_words_has_its_code(db: Path) -> None:

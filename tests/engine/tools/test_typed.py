@@ -81,6 +81,23 @@ def test_the_schema_is_the_signature_and_the_words_are_the_docstrings() -> None:
     }
 
 
+def test_every_option_is_the_functions() -> None:
+    @tool(
+        read_only=True,
+        idempotent=True,
+        repeatable=True,
+        approval=True,
+        timeout_s=7,
+        max_result_chars=9,
+    )
+    def all_of_them() -> None: ...
+
+    plain = tool(all_of_them.run)
+    options = ("read_only", "idempotent", "repeatable", "approval", "timeout_s", "max_result_chars")
+    assert [getattr(all_of_them, name) for name in options] == [True, True, True, True, 7, 9]
+    assert [getattr(plain, name) for name in options] == [False, False, False, False, 60, None]
+
+
 async def test_arguments_arrive_as_what_the_signature_says() -> None:
     assert await said(weather, '{"place":{"city":"Oslo"},"days":[1]}') == "Oslo,NO C [1]"
 
