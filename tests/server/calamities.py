@@ -44,6 +44,18 @@ END $$
 
 ROOM: Final = "DROP FUNCTION antiphon.full() CASCADE"
 
+OPEN: Final = """
+SELECT json_build_object('conversation', c.id, 'slot', c.slot, 'active', c.active_operation,
+  'last_event', c.last_event, 'run', r.id, 'status', r.status, 'node', r.node, 'epoch', r.epoch,
+  'attempt', (SELECT row_to_json(a) FROM antiphon.attempt AS a
+              WHERE a.manifest = r.operation ORDER BY a.number DESC LIMIT 1))
+FROM antiphon.run AS r JOIN antiphon.conversation AS c ON c.number = r.place >> 32
+WHERE r.ended_ms IS NULL ORDER BY r.place
+"""
+"""What has not ended yet, and where it stands."""
+
+LINES: Final = 30
+
 
 @dataclass(slots=True)
 class Base:
@@ -160,7 +172,18 @@ async def befallen(cluster: Cluster, base: Base, calamity: Calamity, operations:
     except Exception as error:
         work.cancel()
         error.add_note(f"It was {calamity.__name__} ({base.kind}); clients did {cluster.did}.")
+        error.add_note(await asyncio.to_thread(_left, cluster, base))
         raise
+
+
+def _left(cluster: Cluster, base: Base) -> str:
+    """Return what has not ended in the database, and what the nodes have complained of last."""
+    runs = base.server.sql(OPEN, cluster.nodes.database.rpartition("/")[2])
+    said = [f"What has not ended: {runs or 'nothing'}"]
+    for log in sorted(cluster.nodes.folder.glob("node-*/server.log")):
+        lines = [line for line in log.read_text().splitlines() if '"level":"info"' not in line]
+        said += [f"{log.parent.name} complained:", *lines[-LINES:]]
+    return "\n".join(said)
 
 
 async def lived(

@@ -13,22 +13,23 @@ from antiphon.core.ids import ConversationId, RunId
 from antiphon.core.records import Run
 from antiphon.engine.nodes.neighbours import Neighbours
 from antiphon.engine.world import World
-from antiphon.errors import NotFound
+from antiphon.errors import NotFound, StoreError
 from antiphon.stores.base import Nodes
 
 CONVERSATION = ConversationId("conv_1")
 
 
 class Database:
-    """What other nodes have told, one event more at each look; of runs it knows nothing yet."""
+    """What other nodes have told, one event more at each look; its runs cannot be read."""
 
     others = True
 
-    def __init__(self) -> None:
+    def __init__(self, error: Exception) -> None:
         self.looks = 0
+        self.error = error
 
     async def run(self, conversation: ConversationId, run: RunId) -> Run:
-        raise NotFound("There is no such run.", at=run)
+        raise self.error
 
     async def claim(self, *_: object) -> list[Run]:
         return []
@@ -45,8 +46,18 @@ class Database:
 
 
 @pytest.mark.req("M63", "M90")
-async def test_a_run_whose_beginning_is_not_stored_yet_does_not_make_a_node_deaf() -> None:
-    database, reached, third = Database(), [], asyncio.Event()
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(
+            NotFound("There is no such run.", at="run_1"), id="its beginning is not stored"
+        ),
+        pytest.param(StoreError("It is gone.", code="database_unreachable"), id="no database"),
+        pytest.param(IndexError("a bug of ours"), id="a bug"),
+    ],
+)
+async def test_no_run_that_cannot_be_read_makes_a_node_deaf(error: Exception) -> None:
+    database, reached, third = Database(error), [], asyncio.Event()
 
     def reach(conversation: ConversationId, seq: int) -> None:
         reached.append(seq)

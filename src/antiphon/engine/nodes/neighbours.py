@@ -133,6 +133,8 @@ class Neighbours:
                     await self._look()
             except StoreError as error:
                 log.warning("Looking after other nodes failed: %s", error.code)
+            except Exception:
+                log.exception("Looking after other nodes failed")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), LOOK_S)
 
