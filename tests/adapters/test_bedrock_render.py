@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from antiphon.adapters import registry
 from antiphon.adapters.base import RenderedLine, Rendering, render
 from antiphon.adapters.bedrock.profile import facts_of, same_model
-from antiphon.core.blocks import Audio, File, Image, Message, Opaque, Reasoning, Role
+from antiphon.core.blocks import Audio, File, Image, Message, Opaque, Reasoning, Role, Text
 from antiphon.core.manifest import Policy, ToolDeclaration
 from antiphon.core.recovery import Rung
 from antiphon.errors import InvalidInput, SequenceRejected
@@ -362,3 +362,13 @@ def test_system_texts_that_wait_for_the_same_place_are_one_message_there() -> No
     )  # fmt: skip
     roles = [m["role"] for m in json.loads(answered.request.body)["messages"]]
     assert roles == ["user", "system", "assistant", "user"]
+
+
+@pytest.mark.req("M2")
+def test_no_two_documents_bear_one_name_even_if_a_third_is_called_as_the_second_would_be() -> None:
+    """`Messages can't contain duplicate document names` (maximhq/bifrost#7003)."""
+    files = (File(data="AA==", filename=name) for name in ("a.pdf", "a.pdf", "a (2).pdf", "a.pdf"))
+    rendering = rendered(said(Role.USER, Text(text="x"), *files))
+    parts = json.loads(rendering.request.body)["messages"][0]["content"]
+    names = [part["document"]["name"] for part in parts[1:]]
+    assert names == ["a", "a (2)", "a (2) (2)", "a (3)"]

@@ -500,3 +500,17 @@ def test_a_call_keeps_its_arguments_to_the_byte() -> None:
     arguments = '{ "b" : 1.50, "a": "\\u00e9" }'
     messages = sent(rendered(user(), asks(call("a", arguments=arguments)), answer("a")))
     assert messages[1]["tool_calls"][0]["function"]["arguments"] == arguments
+
+
+@pytest.mark.req("M2", "M51")
+def test_a_name_goes_out_as_openai_takes_it_and_elsewhere_as_it_is() -> None:
+    """`Invalid 'messages[0].name': string does not match pattern`, as people report it."""
+    jane = msgspec.structs.replace(user("hi"), name="Jane <Doe>")
+    rendering = rendered(jane)
+    assert sent(rendering)[0]["name"] == "Jane_Doe_"
+    assert [(m.rule, m.detail) for m in rendering.mappings] == [
+        ("name_respelled", "Jane <Doe> as Jane_Doe_")
+    ]
+    elsewhere = render(registry.get("llamacpp"), line(jane), POLICY, key=KEY)
+    assert sent(elsewhere)[0]["name"] == "Jane <Doe>"
+    assert elsewhere.mappings == ()

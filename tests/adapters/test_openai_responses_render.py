@@ -355,3 +355,19 @@ def test_plain_thoughts_of_a_server_that_seals_none_go_back_too() -> None:
     told = thought(encrypted_content="", content=[{"type": "reasoning_text", "text": "hm"}])
     body = json.loads(rendered(user("a"), model(told, "b"), user("c")).request.body)
     assert body["input"][1]["content"] == [{"type": "reasoning_text", "text": "hm"}]
+
+
+@pytest.mark.req("M2", "M51")
+def test_an_item_goes_out_without_an_id_that_no_item_may_have() -> None:
+    """GitHub Copilot gives ids of hundreds of characters, and refuses them (openclaw#84774)."""
+    long = "x" * 400
+    state = raw(json.dumps({"id": long}))
+    call = msgspec.structs.replace(
+        asks("c1").blocks[0], opaque=Opaque(profile="openai-responses", value=state)
+    )
+    rendering = rendered(user("hi"), model(thought(id=long), call), answer("c1"))
+    items = json.loads(rendering.request.body)["input"]
+    assert items[1] == {"type": "reasoning", "summary": [], "encrypted_content": "gAAA"}
+    assert "id" not in items[2]
+    assert items[2]["call_id"] == "c1"
+    assert [m.rule for m in rendering.mappings] == ["item_id_dropped"] * 2

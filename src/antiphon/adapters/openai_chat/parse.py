@@ -7,13 +7,13 @@ named here is not carried over.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
 
 from antiphon.adapters.base import Parsed
+from antiphon.adapters.openai_chat.profile import NOT_IN_NAMES, OPENAIS
 from antiphon.adapters.requests.parsing import DATA_URL, Malformed, encode, type_name
 from antiphon.adapters.requests.reading import NOT_CARRIED, RequestReader, option, options, role_of
 from antiphon.core.blocks import (
@@ -40,12 +40,6 @@ POLICY_FIELDS: Final = frozenset(
     {"model", "messages", "tools", "tool_choice", "parallel_tool_calls", "stream", "stream_options"}
     | {"max_tokens", "max_completion_tokens", "temperature", "usage"}
 )
-
-OPENAIS: Final = frozenset({"openai-chat", "azure"})
-"""Who reads a request by the letter of OpenAI's types; others are known to take more."""
-
-NAME: Final = re.compile(r"[^\s<|\\/>]+")
-"""What the name of a speaker has to match at OpenAI."""
 
 IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp"})
 """Images that OpenAI takes as data; it goes by what is in them, so a wrong spelling is no harm."""
@@ -123,11 +117,13 @@ class _Reader(RequestReader):
         if request.get("tools") == []:
             sentence = "An array of tools holds at least one. Leave it out."
             self.find("bad_option", "tools", sentence, first=True)
-        for name in ("tool_choice", "parallel_tool_calls"):
-            given = request.get(name)
-            if given not in (None, "none") and not request.get("tools"):
-                sentence = f"{name} is only taken where tools are declared. Leave it out."
-                self.find("bad_option", name, sentence, first=True)
+        alone = not request.get("tools")
+        if alone and request.get("tool_choice") == "auto":  # what more it says is judged anyway
+            sentence = "A tool choice is only taken where tools are declared. Leave it out."
+            self.find("bad_option", "tool_choice", sentence, first=True)
+        if alone and request.get("parallel_tool_calls") is not None:
+            sentence = "parallel_tool_calls is only taken where tools are declared. Leave it out."
+            self.find("bad_option", "parallel_tool_calls", sentence, first=True)
         if request.get("stream_options") is not None and request.get("stream") is not True:
             sentence = "stream_options is only taken where stream is true. Leave it out."
             self.find("bad_option", "stream_options", sentence, first=True)
@@ -167,7 +163,7 @@ class _Reader(RequestReader):
             placed = list(self._said(at, role, item))
         if name is not None and not isinstance(name, str):
             raise Malformed(".name", f"A name is a string, not {type_name(name)}.")
-        if name is not None and self._dialect in OPENAIS and NAME.fullmatch(name) is None:
+        if name is not None and self._dialect in OPENAIS and NOT_IN_NAMES.search(name or " "):
             raise Malformed(".name", "A name has no spaces here, and none of < | \\ / >.")
         if self._dialect == "mistral" and role is Role.ASSISTANT:
             self._answer_for_mistral(at, item, (block for block, _ in placed), last=last)

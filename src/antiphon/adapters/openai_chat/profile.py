@@ -8,6 +8,7 @@ of their own stand in `dialects`.
 
 from __future__ import annotations
 
+import re
 from typing import Final, Literal
 from urllib.parse import quote, urlsplit
 
@@ -20,6 +21,12 @@ OPENAI_URL: Final = "https://api.openai.com/v1"
 NOWHERE: Final = "https://unnamed.invalid"
 """Stands for the address of a provider whose customers each have their own, so that a request can
 be shown before anybody names it. The top-level domain is reserved: nothing can be sent there."""
+
+OPENAIS: Final = frozenset({"openai-chat", "azure"})
+"""Who reads a request by the letter of OpenAI's types; others are known to take more."""
+
+NOT_IN_NAMES: Final = re.compile(r"[\s<|\\/>]+")
+"""What the name of a speaker may not hold at OpenAI."""
 
 OPENAI_CHAT: Final = Profile(
     name="openai-chat",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -121,6 +121,7 @@ class _Choice(msgspec.Struct):
     message: _Said | None = None
     finish_reason: str | None = None
     usage: Any = None  # Kimi tells it here
+    error: Any = None  # OpenRouter may tell it here
 
 
 class _Chunk(msgspec.Struct):
@@ -159,6 +160,12 @@ class _Call:
     id: str | None
     name: str
     told: bool = False  # whether its opening has been passed on
+    held: list[str] = field(default_factory=list)  # arguments that came before its id
+
+    @property
+    def begun(self) -> bool:
+        """Whether any of its arguments have come: then its name is whole."""
+        return self.told or bool(self.held)
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
@@ -254,8 +261,10 @@ class Reader(AnswerReader):
                 deltas.append(Note("handle_changed"))
         if self._model is None and isinstance(chunk.model, str):
             self._model = chunk.model
+        error = chunk.error
         for choice in chunk.choices or ():
             if not choice.index:
+                error = error or choice.error
                 if not self._is_ours(chunk.id, choice.delta):
                     self._fail(deltas, "malformed_event", "The stream changed to another answer.")
                     return
@@ -266,7 +275,6 @@ class Reader(AnswerReader):
                 deltas.append(Note("further_choice"))
         if chunk.usage is not None:
             self._usage(chunk.usage, deltas)
-        error = chunk.error
         if chunk.x_groq is not None:
             self._usage(_member(chunk.x_groq, "usage"), deltas)
             error = error or _member(chunk.x_groq, "error")
@@ -394,6 +402,9 @@ class Reader(AnswerReader):
             # To a block that was never opened: the assembler knows what that means.
             deltas.append(ArgumentsDelta(FIRST_CALL_BLOCK + len(self._calls), arguments))
             return
+        if call.id is None and not call.told:
+            call.held.append(arguments)  # some servers give the id later, and some none
+            return
         if not call.told:
             self._tell(call, deltas)
         deltas.append(ArgumentsDelta(call.block, arguments))
@@ -437,7 +448,7 @@ class Reader(AnswerReader):
             return False
         if call_id is not None and call.id is not None:
             return call_id != call.id
-        return call.told and name != call.name
+        return call.begun and name != call.name
 
     def _identify(self, call: _Call, call_id: str | None, name: str, deltas: list[Delta]) -> None:
         if call_id is not None and call_id != call.id:
@@ -448,7 +459,7 @@ class Reader(AnswerReader):
                 deltas.append(Note("changed_call_id"))
         if not name or name == call.name:
             return
-        if call.told:
+        if call.begun:
             self._fail(deltas, "malformed_function_call", "A call changed the name of its tool.")
             return
         if call.name:
@@ -458,6 +469,8 @@ class Reader(AnswerReader):
     def _tell(self, call: _Call, deltas: list[Delta]) -> None:
         call.told = True
         deltas.append(CallOpened(call.block, call.id, call.name or None))
+        deltas += (ArgumentsDelta(call.block, arguments) for arguments in call.held)
+        call.held.clear()
 
     def _rest(self, deltas: list[Delta]) -> None:
         """Tell what is only whole when the answer is: calls without arguments, kept state."""

@@ -6,7 +6,7 @@ becomes bytes once.
 
 What is mapped on the way, and nothing else is: system and developer text into the role that
 the model knows, neighbours of one role into one message where a template insists on turns,
-call ids into a spelling that the provider takes, results to directly behind their calls,
+call ids and the names of speakers into a spelling that the provider takes, results to directly behind their calls,
 media out of results into a user message behind the last of them, reasoning left out that the
 model does not want back or never said, and what a dialect has no place for: names, refusals,
 text beside calls, answers of nothing. Each is told to the manifest.
@@ -24,7 +24,7 @@ from antiphon.adapters.contents import failure
 from antiphon.adapters.line import Line
 from antiphon.adapters.naming.tool_names import ToolNames
 from antiphon.adapters.openai_chat.head import Json, head
-from antiphon.adapters.openai_chat.profile import Wire, same_upstream
+from antiphon.adapters.openai_chat.profile import NOT_IN_NAMES, OPENAIS, Wire, same_upstream
 from antiphon.core.blocks import (
     Audio,
     Block,
@@ -217,6 +217,14 @@ class ChatLine(Line):
 
     # Content: one message of ours as one of theirs.
 
+    def _speaker(self, at: MessageId, name: str) -> str:
+        """Return the name of a speaker as the provider takes it."""
+        if self._profile.name not in OPENAIS or not NOT_IN_NAMES.search(name):
+            return name
+        spelled = NOT_IN_NAMES.sub("_", name)
+        self._map("name_respelled", at, f"{name} as {spelled}")
+        return spelled
+
     def _place(self, at: MessageId, role: Role, name: str | None, blocks: Sequence[Block]) -> None:
         spoken = self._spoken[role]
         if spoken is None:
@@ -225,7 +233,7 @@ class ChatLine(Line):
             self._map(f"{role}_as_{spoken}", at)
         turn: Json = {"role": spoken.value}
         if name is not None and self._wire.names:
-            turn["name"] = name
+            turn["name"] = self._speaker(at, name)
         elif name is not None:
             self._map("name_dropped", at)
         reasoning: list[Reasoning] = []
