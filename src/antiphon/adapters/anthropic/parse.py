@@ -400,7 +400,7 @@ class _Reader(RequestReader):
                 case {"type": str(), "name": str(name)}:
                     self.uncarried.append(at)  # a tool whose schema the provider knows
                     yield ToolDeclaration(name=name)
-                case {"type": str()}:
+                case {"type": str(kind)} if kind != "function":
                     self.uncarried.append(at)
                 case _:
                     raise InvalidInput(

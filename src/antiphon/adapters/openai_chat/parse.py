@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from antiphon.adapters.base import Parsed
-from antiphon.adapters.openai_chat.profile import NOT_IN_NAMES, OPENAIS
+from antiphon.adapters.openai_chat.profile import DETAILS, DETAILS_ARE, NOT_IN_NAMES, OPENAIS
 from antiphon.adapters.requests.parsing import DATA_URL, Malformed, encode, type_name
 from antiphon.adapters.requests.reading import NOT_CARRIED, RequestReader, option, options, role_of
 from antiphon.core.blocks import (
@@ -256,6 +256,8 @@ class _Reader(RequestReader):
 
     def _image(self, place: str, url: str, detail: str | None) -> Image:
         image = _image(url, detail)
+        if self._dialect in OPENAIS and detail not in DETAILS:
+            raise Malformed(f"{place}.image_url.detail", DETAILS_ARE)
         known = image.data is None or image.media_type in IMAGE_TYPES
         if self._dialect in OPENAIS and not known:
             what = f"Images are png, jpeg, gif or webp here, not {image.media_type}."
@@ -266,9 +268,9 @@ class _Reader(RequestReader):
         place = f".tool_calls[{number}]"
         match call:
             case {"function": {"arguments": str()}, **said} if (
-                self._dialect in OPENAIS and said.get("type") is None
+                self._dialect in OPENAIS and said.get("type") != "function"
             ):
-                raise Malformed(place, "A tool call says its type.")
+                raise Malformed(place, "A call of a function says that it is one, in type.")
             case {"id": str(call_id), "function": {"name": str(name), "arguments": str(arguments)}}:
                 return ToolCall(call_id=CallId(call_id), name=name, arguments=arguments)
             case {"id": str(call_id), "custom": {"name": str(name), "input": str(text)}}:

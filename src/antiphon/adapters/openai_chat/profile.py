@@ -28,6 +28,11 @@ OPENAIS: Final = frozenset({"openai-chat", "azure"})
 NOT_IN_NAMES: Final = re.compile(r"[\s<|\\/>]+")
 """What the name of a speaker may not hold at OpenAI."""
 
+DETAILS: Final = frozenset({None, "auto", "low", "high", "original"})
+"""How closely OpenAI may be asked to look at an image."""
+
+DETAILS_ARE: Final = "The detail of an image is auto, low, high or original."
+
 OPENAI_CHAT: Final = Profile(
     name="openai-chat",
     roles=frozenset(Role),

@@ -55,6 +55,8 @@ SETTINGS: Final = frozenset({"additional_tools", "configuration_update", "compac
 IMAGE_TYPES: Final = frozenset({"image/png", "image/jpeg", "image/jpg", "image/gif", "image/webp"})
 """Images that are taken as data; OpenAI goes by what is in them, so a wrong spelling is no harm."""
 
+DETAILS: Final = frozenset({None, "auto", "low", "high", "original"})
+
 ELSEWHERE: Final = "not_carried"
 """Stands for the tool of a call that is not in the request."""
 
@@ -515,6 +517,8 @@ def _work(item: Mapping[str, object]) -> Reasoning:
 def _image(place: str, url: str, detail: object) -> Image:
     match = DATA_URL.fullmatch(url)
     seen = detail if isinstance(detail, str) else None
+    if seen not in DETAILS:
+        raise Malformed(f"{place}.detail", "The detail of an image is auto, low, high or original.")
     if match is None:
         return Image(url=url, detail=seen)
     if match[1] not in IMAGE_TYPES:

@@ -202,6 +202,8 @@ class ProfileRules:
         )
         if answers and profile.ends_with_user and not _is_paused(last):
             return "This model does not continue a text of its own. End with a user message or a tool result."
+        if answers and profile.signed_reasoning and _ends_in_thought(last):
+            return "Nothing can be continued from a thought. End with a user message, or leave the thought out."
         if answers and profile.prefill_trimmed and _ends_in_space(last):
             return "The text that the model is to continue may not end in a space. Trim it."
         if last.role in INSTRUCTING and self._count > 1 and not profile.system_last:
@@ -497,6 +499,11 @@ def _is_paused(message: Message) -> bool:
     said = [b for b in message.blocks if type(b) is not Text or b.text.strip()]
     last = said[-1] if said else None
     return type(last) is Reasoning and last.opaque is not None and last.opaque.work
+
+
+def _ends_in_thought(message: Message) -> bool:
+    last = message.blocks[-1] if message.blocks else None
+    return type(last) is Reasoning and not (last.opaque is not None and last.opaque.work)
 
 
 def _ends_in_space(message: Message) -> bool:
