@@ -574,7 +574,9 @@ def test_a_row_changes_what_the_contract_says_and_nothing_else(
             write(tx, world)
             attempt = tx.newest_attempt(HERE)
             assert attempt is not None
-            moved = move(tx, attempt, row.event, replace(claim(world), handle="resp_2"))
+            moved = move(
+                tx, attempt, row.event, msgspec.structs.replace(claim(world), handle="resp_2")
+            )
             assert not isinstance(moved, Denied), (row.number, source)
             tx.flush()
             c = tx.one(

@@ -53,7 +53,7 @@ async def start_key(request: Request) -> StartKey | None:
     principal = principal_of(request)
     world = engine_of(request).world
     return StartKey(
-        scope=f"{principal.tenant} {principal.id} {request.method} {request.url.path}",
+        scope=f"{principal.tenant} {principal.id} {request.method} {request.scope['path']}",
         key=key,
         body_digest=digest(
             await world.store.tenant_key(principal.tenant), "body", await request.body()
@@ -88,7 +88,7 @@ async def key_of(request: Request) -> Key:
     body = digest(secret, "body", await request.body())
     count = request.headers.get(RETRY_COUNT, "0")
     made = StartKey(
-        scope=f"{principal.tenant} {principal.id} retry {request.url.path}",
+        scope=f"{principal.tenant} {principal.id} retry {request.scope['path']}",
         key=body,
         body_digest=body,
         expires_ms=world.clock.now_ms() + RETRY_KEPT_MS,

@@ -9,9 +9,9 @@ is our own fault.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from antiphon.core.commands import Fence
@@ -64,8 +64,7 @@ _TIMES: Final[dict[State, Callable[[AttemptRow, int], dict[str, object]]]] = {
 _IDLE: Final = CONDITIONS[Condition.RUN_IDLE]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(Struct, frozen=True, kw_only=True):
     """What the caller brings to a transition; the rest is read in the transaction."""
 
     now_ms: int
