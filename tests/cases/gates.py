@@ -32,7 +32,7 @@ from antiphon.engine.ports import Reply, Transport
 from antiphon.engine.tools.function import Function
 from antiphon.stores.base import Store
 
-TOGETHER = (StartRun, PlaceRun, FinishCall, PlaceResults, CommitAnswer)
+TOGETHER = (StartRun, PlaceRun, StartCall, FinishCall, PlaceResults, CommitAnswer)
 """What the engine lets others go along with."""
 
 
@@ -94,7 +94,7 @@ class HeldStore:
         return await self._counted(self._store.do(command))
 
     async def do_all(self, *commands: Command[Any]) -> Any:
-        if any(isinstance(c, TOGETHER) for c in commands[:-1]) and self._holds(commands[1:]):
+        if any(isinstance(c, TOGETHER) for c in commands[:-1]) and self._holds(commands):
             # The engine would do in one transaction what the case wants to stop in between. A
             # store may refuse that, and then the engine does one after the other.
             return Denied("held by the case")

@@ -9,14 +9,14 @@ import asyncio
 import os
 import signal
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from antiphon import library
-from antiphon.core.commands import Command
+from antiphon.core.commands import Command, FinishCall
 from antiphon.core.manifest import WireRequest
 from antiphon.engine.dispatch.lines import LineCache
 from antiphon.engine.live import Broker
@@ -52,27 +52,42 @@ class _Store:
         self._killer = killer
 
     async def do(self, command: Command[Any]) -> Any:
-        name = type(command).__name__
-        self._killer.at(f"before {name}")
-        return await self._after(name, self._store.do(command))
+        return await self._around(_points([command]), self._store.do(command))
 
     async def do_all(self, *commands: Command[Any]) -> Any:
-        name = "+".join(type(command).__name__ for command in commands)
-        self._killer.at(f"before {name}")
-        return await self._after(name, self._store.do_all(*commands))
+        return await self._around(_points(commands), self._store.do_all(*commands))
 
     def submit(self, command: Command[Any]) -> Awaitable[Any]:
-        name = type(command).__name__
-        self._killer.at(f"before {name}")
-        return asyncio.ensure_future(self._after(name, self._store.submit(command)))
+        points = _points([command])
+        self._before(points)
+        return asyncio.ensure_future(self._after(points, self._store.submit(command)))
 
-    async def _after(self, name: str, work: Awaitable[Any]) -> Any:
+    async def _around(self, points: Sequence[str], work: Awaitable[Any]) -> Any:
+        self._before(points)
+        return await self._after(points, work)
+
+    def _before(self, points: Sequence[str]) -> None:
+        for name in points:
+            self._killer.at(f"before {name}")
+
+    async def _after(self, points: Sequence[str], work: Awaitable[Any]) -> Any:
         done = await work
-        self._killer.at(f"after {name}")
+        for name in points:
+            self._killer.at(f"after {name}")
         return done
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
+
+
+def _points(commands: Sequence[Command[Any]]) -> list[str]:
+    """Return the names of a transaction's points: each result is one, and the rest is one.
+
+    Which results come together is a matter of moments, and a story passes the same points always.
+    """
+    results = [type(command).__name__ for command in commands if isinstance(command, FinishCall)]
+    rest = [type(command).__name__ for command in commands if not isinstance(command, FinishCall)]
+    return [*results, "+".join(rest)] if rest else results
 
 
 class _Transport:

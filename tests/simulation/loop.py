@@ -72,7 +72,8 @@ class VirtualLoop(_Base):  # type: ignore[misc]  # its stub wants sockets, signa
         with self.entered():
             for task in self._tasks:
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # it did not end
-                with suppress(RuntimeError, ValueError):  # the dead wait for nothing any more
+                # The dead wait for nothing any more; a group of tasks makes a group of that.
+                with suppress(RuntimeError, ValueError, BaseExceptionGroup):
                     task.get_coro().close()
         self._ready.clear()
         self._timers.clear()

@@ -6,7 +6,7 @@ has become too tame to be believed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,7 +16,6 @@ import msgspec
 
 from antiphon.core import recovery
 from antiphon.core.answers.answer import Answer
-from antiphon.core.commands import FinishCall
 from antiphon.core.ids import ConversationId
 from antiphon.core.records import Call, CallState, StoredEvent
 from antiphon.engine.dispatch import exchange
@@ -24,7 +23,6 @@ from antiphon.engine.dispatch.exchange import Answered
 from antiphon.engine.dispatch.settlement import Settlement
 from antiphon.engine.live import Broker
 from antiphon.engine.runs import startup
-from antiphon.engine.runs.control import Control
 from antiphon.engine.tools.executor import Executor
 from antiphon.stores.sql.call_rows import CallRow
 from antiphon.stores.sql.commands import endings, runs
@@ -83,9 +81,9 @@ def _pending_again(tx: Transaction, row: CallRow, **values: object) -> Call:
 _change_call: Final = Transaction.change_call
 
 
-async def _unrecorded(self: Executor, call: Call, control: Control) -> FinishCall | None:
-    """Run a call before anybody has recorded that it runs."""
-    return await self.execute(call, control)
+async def _unrecorded(executor: Executor, calls: Sequence[Call]) -> list[Call]:
+    """Run calls before anybody has recorded that they run."""
+    return list(calls)
 
 
 async def _one_less(
@@ -137,7 +135,7 @@ MUTANTS: Final = (
     Mutant(
         name="a tool runs before that is durable",
         caught_by="was done for a call that is PENDING",
-        plant=_patched(Executor, "claim", _unrecorded),
+        plant=_patched(Executor, "_started", _unrecorded),
     ),
     Mutant(
         name="what a dead process had in flight is never said to be lost",

@@ -182,6 +182,26 @@ async def test_a_result_that_comes_after_the_cancel_is_kept_aside_and_answers_no
     assert await talk.row() == row
 
 
+@pytest.mark.req("M36", "M67")
+async def test_a_late_result_that_is_tried_with_others_and_then_alone_is_put_aside_once(
+    talk: Talk,
+) -> None:
+    await asked(talk, "call_1", "call_2")
+    await talk.do(talk.start_call("run_1", "call_1"))
+    results = [talk.finish_call("run_1", name) for name in ("call_1", "call_2")]
+    assert isinstance(await talk.store.do_all(*results), Denied)
+    assert [(await call(talk, name)).state for name in ("call_1", "call_2")] == [
+        CallState.EXECUTING,
+        CallState.PENDING,
+    ]
+    assert (await talk.do(results[0])).state is CallState.SUCCESS
+    assert await talk.denied(results[1]) == "call_state"
+    assert len(await talk.store.quarantine(talk.conversation)) == 1
+    # Another result of it is another thing that somebody may want to know.
+    assert await talk.denied(talk.finish_call("run_1", "call_2", "hail")) == "call_state"
+    assert len(await talk.store.quarantine(talk.conversation)) == 2
+
+
 async def test_no_call_is_started_for_a_run_that_has_ended_or_by_a_stale_node(talk: Talk) -> None:
     await asked(talk)
     stale = talk.fence

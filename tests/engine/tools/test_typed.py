@@ -16,6 +16,9 @@ from antiphon.core.records import Call, CallState
 from antiphon.engine.tools.function import Function, execute
 from antiphon.errors import InvalidInput
 from tests.support.calls import ledger_call
+from tests.support.clock import SimulatedClock
+
+CLOCK = SimulatedClock(-1)  # a call that is made by hand has the deadline 0
 
 
 @dataclass
@@ -46,7 +49,7 @@ def asked(arguments: str) -> Call:
 
 
 async def said(function: Function, arguments: str) -> str:
-    (part,) = await execute(function, asked(arguments))
+    (part,) = await execute(function, asked(arguments), CLOCK)
     assert isinstance(part, Text)
     return part.text
 
@@ -127,8 +130,8 @@ async def test_results_may_be_text_blocks_or_anything_json_holds() -> None:
     def look(what: str) -> object:
         return {"image": image, "both": [Text(text="a"), image], "place": Place("Oslo")}[what]
 
-    assert await execute(look, asked('{"what":"image"}')) == (image,)
-    assert await execute(look, asked('{"what":"both"}')) == (Text(text="a"), image)
+    assert await execute(look, asked('{"what":"image"}'), CLOCK) == (image,)
+    assert await execute(look, asked('{"what":"both"}'), CLOCK) == (Text(text="a"), image)
     assert await said(look, '{"what":"place"}') == '{"city":"Oslo","country":"NO"}'
 
 
@@ -138,7 +141,7 @@ async def test_text_that_nobody_could_store_is_an_error_of_the_tool() -> None:
         return "\ud800"
 
     with pytest.raises(InvalidInput) as caught:
-        await execute(broken, asked("{}"))
+        await execute(broken, asked("{}"), CLOCK)
     assert caught.value.code == "invalid_unicode"
 
 

@@ -43,6 +43,7 @@ OVER_LIMIT: Final = "Not run: this run has used up its tool calls. Answer with w
 NOT_APPROVED: Final = "Not run: nobody agreed to this call in time."
 APPROVAL_EXPIRED: Final = "approval_expired"
 NOT_EXECUTED: Final = "Not run: the tool has no trace of this call."
+TOO_LATE: Final = "Not run: other calls were still running when its time was over."
 REFUSED_BY_PERSON: Final = "Not run: a person refused this call."
 WAS_RUNNING: Final = (
     "Canceled while it was running. It may have taken effect; do not assume that it did not."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ class Control:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._reached: set[Callable[[], object]] = set()
         self._grace_s = 0.0
         self._exchange: Exchange | None = None
         self.canceled = False
@@ -26,8 +26,8 @@ class Control:
         """The run was canceled in the store: read on for `grace_s`, then hang up."""
         self.canceled = True
         self._grace_s = grace_s
-        for woken in self._waiting:
-            _wake(woken)
+        for stop in self._reached:
+            stop()
         if self._exchange is not None:
             self._exchange.cancel(grace_s)
 
@@ -53,22 +53,30 @@ class Control:
         finally:
             forget()
 
+    @contextmanager
+    def reaching(self, stop: Callable[[], object]) -> Iterator[None]:
+        """Let a cancel call `stop` while what it stops is under way."""
+        self._reached.add(stop)
+        if self.canceled:
+            # What was begun just now has begun before it is let go of.
+            asyncio.get_running_loop().call_soon(stop)
+        try:
+            yield
+        finally:
+            self._reached.discard(stop)
+
     async def until(self, work: asyncio.Future[Any]) -> bool:
         """Wait until `work` is done or the run is canceled; return whether it is done.
 
         Work that is not done goes on; it is the caller's to keep or to cancel.
         """
-        loop = asyncio.get_running_loop()
-        woken: asyncio.Future[None] = loop.create_future()
+        woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         wake = partial(_wake, woken)
         work.add_done_callback(wake)
-        self._waiting.add(woken)
-        if self.canceled:
-            loop.call_soon(wake)  # what was begun just now has begun before it is let go of
         try:
-            await woken
+            with self.reaching(wake):
+                await woken
         finally:
-            self._waiting.discard(woken)
             work.remove_done_callback(wake)
         return work.done()
 

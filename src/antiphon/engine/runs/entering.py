@@ -12,7 +12,7 @@ for it hears of it then: it is as durable as it would be alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -118,9 +118,9 @@ class Entering:
     """Commands, and how the rows that a dispatch looks at stand once they are carried out.
 
     `message` is the new leaf of the run's line, with the `inputs` that are to stand beside it;
-    None for a run without an input of its own. The last command lets it enter; before it may stand the
-    result of a call that has just ended. `start` is the start of the run, where that is not carried
-    out yet and comes first.
+    None for a run without an input of its own. The last command lets it enter; before it may stand
+    the results of calls that have just ended. `start` is the start of the run, where that is not
+    carried out yet and comes first.
     """
 
     commands: tuple[Command[Any], ...]
@@ -210,12 +210,13 @@ def input_enters(
     )
 
 
-def with_result(calls: Sequence[Call], last: FinishCall) -> list[Call]:
-    """Return `calls` as they stand once the result of one of them is stored."""
+def as_closed(calls: Sequence[Call], results: Iterable[FinishCall]) -> list[Call]:
+    """Return `calls` as they stand once these results of theirs are stored."""
+    ended = {result.call_id: result for result in results}
     return [
-        replace(call, state=last.state, content=last.content, code=last.code)
-        if call.call_id == last.call_id
-        else call
+        call
+        if (result := ended.get(call.call_id)) is None
+        else replace(call, state=result.state, content=result.content, code=result.code)
         for call in calls
     ]
 
@@ -225,11 +226,11 @@ def results_enter(
     conversation: Conversation,
     run: Run,
     calls: Sequence[Call],
-    last: FinishCall | None = None,
+    last: Sequence[FinishCall] = (),
 ) -> Entering:
     """Let the results of the closed `calls` of the run's newest message follow it.
 
-    `last` is the result that closed them, where it is not stored yet.
+    `last` are the results that closed them, where these are not stored yet.
     """
     command = PlaceResults(
         conversation=conversation.id,
@@ -246,7 +247,7 @@ def results_enter(
         created_ms=command.now_ms,
     )
     return Entering(
-        commands=(command,) if last is None else (last, command),
+        commands=(*last, command),
         run=replace(run, status=RunStatus.PENDING, leaf=message.id, end_code=lasting(run.end_code)),
         conversation=replace(conversation, revision=conversation.revision + 1, slot=run.id),
         message=message,

@@ -7,7 +7,7 @@ stands there and the loop what comes next, so it can be killed anywhere and begu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, assert_never
 
@@ -20,7 +20,6 @@ from antiphon.core.commands import (
     AskAgain,
     ClaimRun,
     EndRun,
-    FinishCall,
     JoinRun,
     ResumeRun,
     WaitRun,
@@ -51,10 +50,10 @@ from antiphon.engine.runs.entering import (
     Entering,
     NotAtOnce,
     Start,
+    as_closed,
     begins_at_once,
     input_enters,
     results_enter,
-    with_result,
 )
 from antiphon.engine.runs.pausing import pause_of
 from antiphon.engine.runs.startup import adopt, settle_unknown
@@ -454,13 +453,9 @@ class Worker:
                     if run.status is RunStatus.PENDING and came_to_nothing:
                         raise InternalError("A model call came to nothing.", at=run.id)
                     if stepped.started:
-                        run, entering = await self._through(
-                            run, control, self._executor.execute, stepped.started
-                        )
+                        run, entering = await self._through(run, control, stepped.started)
                 case loop.RunTools(calls_to_run):
-                    run, entering = await self._through(
-                        run, control, self._executor.claim, calls_to_run
-                    )
+                    run, entering = await self._through(run, control, calls_to_run)
                 case loop.PlaceToolResults():
                     conversation = await store.conversation(run.conversation)
                     entering = results_enter(self._world, conversation, run, calls)
@@ -545,9 +540,7 @@ class Worker:
         if stepped is None:
             return run, None
         if stepped.started:
-            return await self._through(
-                stepped.run, control, self._executor.execute, stepped.started
-            )
+            return await self._through(stepped.run, control, stepped.started)
         return stepped.run, None
 
     async def _wait(self, run: Run, end_code: str | None) -> None:
@@ -578,36 +571,20 @@ class Worker:
     # Tools that run here.
 
     async def _through(
-        self,
-        run: Run,
-        control: Control,
-        work: Callable[[Call, Control], Awaitable[FinishCall | None]],
-        calls: Sequence[Call],
+        self, run: Run, control: Control, calls: Sequence[Call]
     ) -> tuple[Run, Entering | None]:
         """Carry out `calls`; where that closes their step, their results enter next.
 
-        Each result is stored as it comes, but the last: it is stored with what follows from it,
-        which is returned with the run as it will stand then.
+        The results that close it are stored with what follows from them, which is returned with
+        the run as it will stand then.
         """
-        store, left, last = self._world.store, len(calls), None
-
-        async def carry_out(call: Call) -> None:
-            nonlocal left, last
-            result = await work(call, control)
-            left -= 1
-            if left == 0:
-                last = result
-            elif result is not None:
-                await self._world.do(result)
-
-        async with asyncio.TaskGroup() as group:
-            for call in calls:
-                group.create_task(carry_out(call))
-        if last is not None:
-            step = with_result(await self._open_step(run), last)
+        store = self._world.store
+        last = await self._executor.carry_out(calls, control)
+        if last:
+            step = as_closed(await self._open_step(run), last)
             if not control.canceled and all(call.state in TERMINAL_CALL for call in step):
                 conversation = await store.conversation(run.conversation)
                 entering = results_enter(self._world, conversation, run, step, last)
                 return entering.run, entering
-            await self._world.do(last)
+            await self._executor.store(last)
         return await store.run(run.conversation, run.id), None

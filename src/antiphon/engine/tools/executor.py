@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
@@ -50,28 +51,97 @@ class Executor:
         self._world = world
         self._places = asyncio.Semaphore(world.settings.max_parallel_tools)
 
-    async def claim(self, call: Call, control: Control) -> FinishCall | None:
-        """Carry out a pending call and return its result; None where it was not there to take."""
+    async def carry_out(self, calls: Sequence[Call], control: Control) -> list[FinishCall]:
+        """Carry out calls of one step, and return those of their results that came last.
+
+        What is PENDING still is claimed first; what somebody else has taken meanwhile is left to
+        him. A result is stored as soon as it is there, together with all that came in the same
+        turn of the event loop. Only those that leave nothing under way are the caller's to store,
+        with what follows from them.
+
+        A cancel stops what can be stopped, and what has not begun. Those calls have no result
+        here: the cancel has closed them, and says that they may have taken effect.
+        """
+        began, results = await self._claimed(calls)
+        left, came = len(began), asyncio.Event()
+        if results:
+            came.set()
+
+        async def run(call: Call) -> None:
+            result = await self._executed(call, control)
+            if result is not None:
+                results.append(result)
+
+        def ended(_: asyncio.Task[None]) -> None:
+            nonlocal left
+            left -= 1
+            came.set()
+
+        async with asyncio.TaskGroup() as group:
+            tasks = [(group.create_task(run(call)), call) for call in began]
+            for task, _ in tasks:
+                # Not at the end of `run`: what is stopped before its first step has none.
+                task.add_done_callback(ended)
+
+            def stop() -> None:
+                for task, call in tasks:
+                    if self._world.functions[call.name].stoppable:
+                        task.cancel()
+
+            with control.reaching(stop):
+                while left:
+                    await came.wait()
+                    came.clear()
+                    if left and results:
+                        stored, results = results, []
+                        await self.store(stored)
+        return results
+
+    async def store(self, results: Sequence[FinishCall]) -> None:
+        """Store results: in one transaction, but where one of them comes too late, each apart."""
+        if len(results) > 1 and not isinstance(await self._world.do_all(*results), Denied):
+            return
+        for result in results:
+            await self._world.do(result)
+
+    # Before a function runs.
+
+    async def _claimed(self, calls: Sequence[Call]) -> tuple[list[Call], list[FinishCall]]:
+        """Return which of `calls` may run here now, and the results of those that need not."""
+        began = [call for call in calls if call.state is CallState.EXECUTING]
+        pending = [call for call in calls if call.state is CallState.PENDING]
+        if not pending:
+            return began, []
+        world, fresh, told = self._world, list[Call](), list[FinishCall]()
+        ledger = await world.store.calls(pending[0].conversation, pending[0].run)
+        places = {call.call_id: place for place, call in enumerate(ledger)}
+        for call in pending:
+            before = ledger[: places[call.call_id]]
+            match repetition(call, before, repeat_limit=world.settings.repeat_limit):
+                case AwaitTwin():
+                    pass
+                case Reuse(had):
+                    again = self._told(call, "", None)
+                    told.append(
+                        replace(
+                            again,
+                            state=CallState.SUCCESS,
+                            content=had.content,
+                            reused_from=had.call_id,
+                        )
+                    )
+                case TooOften(times):
+                    told.append(self._told(call, repeated(times), REPEATED_CALL))
+                case Fresh():
+                    fresh.append(call)
+                case never:
+                    assert_never(never)
+        return began + await self._started(fresh), told
+
+    async def _started(self, calls: Sequence[Call]) -> list[Call]:
+        """Claim `calls` and return those that were there to take; they are EXECUTING then."""
         world = self._world
-        earlier = await world.store.calls(call.conversation, call.run)
-        before = earlier[: next(n for n, one in enumerate(earlier) if one.call_id == call.call_id)]
-        match repetition(call, before, repeat_limit=world.settings.repeat_limit):
-            case AwaitTwin():
-                return None
-            case Reuse(had):
-                return replace(
-                    self._told(call, "", None),
-                    state=CallState.SUCCESS,
-                    content=had.content,
-                    reused_from=had.call_id,
-                )
-            case TooOften(times):
-                return self._told(call, repeated(times), REPEATED_CALL)
-            case Fresh():
-                pass
-            case never:
-                assert_never(never)
-        started = await world.do(
+        starts = [
             start_call(
                 world.functions[call.name],
                 conversation=call.conversation,
@@ -80,43 +150,44 @@ class Executor:
                 fence=world.fence,
                 now_ms=world.clock.now_ms(),
             )
-        )
-        return None if isinstance(started, Denied) else await self.execute(started, control)
+            for call in calls
+        ]
+        if len(starts) > 1:
+            together = await world.do_all(*starts)
+            if not isinstance(together, Denied):
+                return list(together)
+        apart = await asyncio.gather(*(world.do(start) for start in starts))
+        return [call for call in apart if not isinstance(call, Denied)]
 
-    async def execute(self, started: Call, control: Control) -> FinishCall | None:
-        """Run the function of a call that is EXECUTING and return what it came to.
+    # While it runs.
 
-        None where the run was canceled and its function could be stopped: the cancel has closed
-        the call, and says that it may have taken effect.
+    async def _executed(self, call: Call, control: Control) -> FinishCall | None:
+        """Run the function of a call that is EXECUTING, once there is a place for it.
+
+        None where nobody can say what it came to, or the run was canceled before it began. Past
+        its deadline it does not begin: others may have been told by then that it never will.
         """
-        function = self._world.functions[started.name]
+        function = self._world.functions[call.name]
         async with self._places:
             if control.canceled:
-                return None  # it waited behind others; nothing begins after a cancel
-            running = asyncio.ensure_future(self._run(function, started))
-            try:
-                if not await control.until(running) and function.stoppable:
-                    running.cancel()
-                    await asyncio.wait({running})
-                    return None
-                state, content, code = await running
-            except FateUnknown:
-                await self._lose(started)
                 return None
-            finally:
-                running.cancel()
-        if started.changed_arguments is not None:
-            content = (Text(text=changed(started.changed_arguments)), *content)
+            try:
+                state, content, code = await self._run(function, call)
+            except FateUnknown:
+                await self._lose(call)
+                return None
+        if call.changed_arguments is not None:
+            content = (Text(text=changed(call.changed_arguments)), *content)
         return FinishCall(
-            conversation=started.conversation,
+            conversation=call.conversation,
             now_ms=self._world.clock.now_ms(),
-            run=started.run,
-            call_id=started.call_id,
+            run=call.run,
+            call_id=call.call_id,
             state=state,
             content=content,
             code=code,
             fence=self._world.fence,
-            attempt=started.attempt,
+            attempt=call.attempt,
         )
 
     async def _run(
@@ -125,7 +196,7 @@ class Executor:
         """Return state, content and code of what a function came to."""
         try:
             async with asyncio.timeout(function.timeout_s):
-                return CallState.SUCCESS, await execute(function, started), None
+                return CallState.SUCCESS, await execute(function, started, self._world.clock), None
         except TimeoutError:
             # Nobody can be asked whether it took effect, so the model is told just that.
             text, code = timed_out(function.timeout_s), "timeout_unknown"
@@ -148,6 +219,8 @@ class Executor:
                 fence=self._world.fence,
             )
         )
+
+    # Beside it: what waits for people, or is of unknown fate.
 
     async def settle(self, call: Call) -> FinishCall | None:
         """Do the next safe thing about a call that waits, and return its result if it has one.

@@ -23,7 +23,8 @@ from antiphon.core.commands import Fence, StartCall
 from antiphon.core.ids import CallId, ConversationId, RunId
 from antiphon.core.manifest import ToolDeclaration
 from antiphon.core.records import Call
-from antiphon.core.tools.ledger import invalid_arguments
+from antiphon.core.tools.ledger import TOO_LATE, invalid_arguments
+from antiphon.engine.ports import Clock
 from antiphon.engine.texts import storable
 
 DEFAULT_TIMEOUT_S: Final = 60.0
@@ -162,14 +163,15 @@ def start_call(
     )
 
 
-async def execute(function: Function, call: Call) -> tuple[ResultPart, ...]:
+async def execute(function: Function, call: Call, clock: Clock) -> tuple[ResultPart, ...]:
     """Run `function` for `call`, which is EXECUTING, and return its result.
 
     A plain function runs in a thread, so that it cannot hold up the event loop. Whatever it
     raises comes out of here.
 
     Raises:
-        ToolError: `invalid_arguments`: they are not what the function takes, and it did not run.
+        ToolError: It did not run. `invalid_arguments`: they are not what the function takes.
+            `not_run`: its deadline had passed before it, or its thread, could begin.
     """
     try:
         arguments = dict(function.decode(call.changed_arguments or call.arguments))
@@ -177,7 +179,14 @@ async def execute(function: Function, call: Call) -> tuple[ResultPart, ...]:
         raise ToolError(invalid_arguments(str(error)), code="invalid_arguments") from None
     if function.context is not None:
         arguments[function.context] = _context(call)
-    return _parts(await _called(partial(function.run, **arguments), stoppable=function.stoppable))
+
+    def begin() -> object:
+        # Asked where it begins: a thread may have to be waited for, too.
+        if clock.now_ms() >= call.deadline_ms:
+            raise ToolError(TOO_LATE, code="not_run")
+        return function.run(**arguments)
+
+    return _parts(await _called(begin, stoppable=function.stoppable))
 
 
 async def look_up(function: Function, call: Call) -> tuple[ResultPart, ...] | Lookup:

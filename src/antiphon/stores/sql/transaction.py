@@ -577,11 +577,21 @@ class Transaction(Holding):
         return seq
 
     def put_aside(self, command: Quarantine) -> None:
-        """Write what came too late to the quarantine; nothing of it where all is erased."""
+        """Write what came too late to the quarantine; nothing of it where all is erased.
+
+        A command that is tried with others, and then apart, comes here twice and is kept once.
+        """
         c = self.conversation(command.conversation)
         if c.erased_ms is not None:
             return
         number = c.number
+        known = self.one(
+            """SELECT 1 FROM quarantine WHERE place BETWEEN ? AND ? AND at_ms = ? AND reason = ?
+            AND operation IS NOT DISTINCT FROM ? AND data = ?""",
+            (*span(number), command.now_ms, command.reason, command.operation, command.data),
+        )
+        if known is not None:
+            return
         self.execute(
             "INSERT INTO quarantine (place, operation, generation, reason, data, at_ms) "
             "VALUES (?, ?, ?, ?, ?, ?)",
