@@ -32,6 +32,8 @@ from bench.measure import Figure, figure, note
 from bench.talk import words
 
 CONCURRENCY = 32
+TABLE = "CREATE TABLE dispatch (id INTEGER PRIMARY KEY, call INTEGER, state TEXT)"
+ROW = "INSERT INTO dispatch (call, state) VALUES (?, ?)"
 
 OneCall: TypeAlias = Callable[[int], Awaitable[object]]
 """Makes one call for the caller with this number."""
@@ -138,22 +140,22 @@ async def _ours(db: Path | str, url: str) -> AsyncIterator[OneCall]:
 
 @asynccontextmanager
 async def _floor(db: Path | None, url: str) -> AsyncIterator[OneCall]:
-    ledger = SharedCommits(db) if db is not None else None
+    ledger = SharedCommits(db, TABLE) if db is not None else None
     number_of = count()
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
         async def call(_: int) -> None:
             number = next(number_of)
             if ledger is not None:
-                await ledger.write(number, "PREPARED")
-                await ledger.write(number, "DISPATCHING")
+                await ledger.write(ROW, number, "PREPARED")
+                await ledger.write(ROW, number, "DISPATCHING")
             body = {"model": "bench", "messages": [{"role": "user", "content": words()}]}
             async with session.post(f"{url}/chat/completions", json=body) as reply:
                 if ledger is not None:
-                    await ledger.write(number, "SENT")
+                    await ledger.write(ROW, number, "SENT")
                 assert await reply.read()
             if ledger is not None:
-                await ledger.write(number, "COMMITTED")
+                await ledger.write(ROW, number, "COMMITTED")
 
         yield call
     if ledger is not None:
@@ -163,17 +165,17 @@ async def _floor(db: Path | None, url: str) -> AsyncIterator[OneCall]:
 class SharedCommits:
     """Rows in SQLite, all that wait in one flushed commit."""
 
-    def __init__(self, db: Path) -> None:
+    def __init__(self, db: Path, table: str) -> None:
         self._thread = ThreadPoolExecutor(1)
-        self._waiting: list[tuple[int, str, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[str, tuple[object, ...], asyncio.Future[None]]] = []
         self._task: asyncio.Task[None] | None = None
-        self._connection = self._thread.submit(_connect, db).result()
+        self._connection = self._thread.submit(_connect, db, table).result()
 
-    async def write(self, number: int, state: str) -> None:
+    async def write(self, statement: str, *row: object) -> None:
         """Return once the row is durable."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
-        self._waiting.append((number, state, done))
+        self._waiting.append((statement, row, done))
         if self._task is None or self._task.done():
             self._task = loop.create_task(self._drain())
         await done
@@ -182,14 +184,17 @@ class SharedCommits:
         loop = asyncio.get_running_loop()
         while self._waiting:
             batch, self._waiting = self._waiting, []
-            rows = [(number, state) for number, state, _ in batch]
+            rows: dict[str, list[tuple[object, ...]]] = {}
+            for statement, row, _ in batch:
+                rows.setdefault(statement, []).append(row)
             await loop.run_in_executor(self._thread, self._commit, rows)
             for _, _, done in batch:
                 done.set_result(None)
 
-    def _commit(self, rows: list[tuple[int, str]]) -> None:
+    def _commit(self, rows: dict[str, list[tuple[object, ...]]]) -> None:
         self._connection.execute("BEGIN")
-        self._connection.executemany("INSERT INTO dispatch (call, state) VALUES (?, ?)", rows)
+        for statement, alike in rows.items():
+            self._connection.executemany(statement, alike)
         self._connection.execute("COMMIT")
 
     def close(self) -> None:
@@ -198,9 +203,9 @@ class SharedCommits:
         self._thread.shutdown()
 
 
-def _connect(db: Path) -> sqlite3.Connection:
+def _connect(db: Path, table: str) -> sqlite3.Connection:
     connection = sqlite3.connect(db, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
-    connection.execute("CREATE TABLE dispatch (id INTEGER PRIMARY KEY, call INTEGER, state TEXT)")
+    connection.execute(table)
     return connection
