@@ -212,6 +212,14 @@ export type AttemptState =
   | "CANCELED"
   | "CLOSED";
 
+/** A provider's own words on why there is no answer. */
+export interface Said {
+  readonly message: string;
+  readonly status?: number;
+  readonly retryable?: boolean;
+  readonly retry_after_ms?: number;
+}
+
 export interface Attempt {
   readonly operation: string;
   readonly conversation: string;
@@ -232,6 +240,8 @@ export interface Attempt {
   readonly ended_ms: number | null;
   /** What its answer took, where that was had whole. */
   readonly used: Used | null;
+  /** What its provider said in place of an answer; its `message` is empty once it was erased. */
+  readonly said: Said | null;
 }
 
 export type CallState = "PENDING" | "EXECUTING" | "SUCCESS" | "ERROR" | "CANCELED" | "UNKNOWN";

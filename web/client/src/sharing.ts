@@ -20,6 +20,8 @@ type Said =
   | { readonly say: "join"; readonly of: string; readonly id: string; readonly after: number }
   /** It does no more. */
   | { readonly say: "leave"; readonly id: string }
+  /** There is no room in the stream: whoever wants this has to come by it in another way. */
+  | { readonly say: "full"; readonly id: string }
   /** Who fetches has taken note of it, and so is not frozen. */
   | { readonly say: "heard"; readonly id: string }
   /** Somebody else fetches from now on: whoever wants something says so again. */
@@ -39,7 +41,7 @@ const ANSWER_MS = 250;
 const FROZEN_MS = 2_500;
 /** A tab that attaches anew is gone for a moment only. */
 const GONE_MS = 500;
-/** A server tells of so many conversations in one stream. */
+/** A server tells of so many conversations in one stream; further ones are polled by their own tabs. */
 const MOST = 100;
 
 /** Return a `fetch` whose streams of events are shared between the tabs of a browser, where it can do that. */
@@ -193,6 +195,9 @@ class Circle {
         if (member !== undefined) member.heard = true;
         return;
       }
+      case "full":
+        // A stream that comes to nothing: after some of these a `Feed` asks by polling.
+        return this.#end(said.id, ({ answer }) => answer(new Response("", { headers: { "content-type": "text/event-stream" } })));
       case "lead":
         for (const [id, { of, after }] of this.#members) this.#ask({ say: "join", of, id, after });
         return;
@@ -243,17 +248,18 @@ class Circle {
   /** Have the stream tell of one more, from where that stands, or earlier. */
   #admit({ of, id, after }: Said & { readonly say: "join" }): void {
     const known = this.#read.get(of) ?? { after, ids: new Set() };
-    this.#read.delete(of); // the newest are the last
+    this.#tell({ say: "heard", id });
+    // One that is told of stays so: were it dropped, its signs of life would come, and its events would not.
+    if (!this.#read.has(of) && this.#read.size >= MOST) return this.#tell({ say: "full", id });
     this.#read.set(of, { after: Math.min(after, known.after), ids: known.ids.add(id) });
     this.#joining.add(id);
-    this.#tell({ say: "heard", id });
     // Tabs come back together when a stream is recycled: those that join meanwhile share the next request.
     if (this.#askedAt !== null && Date.now() - this.#askedAt < ANSWER_MS) this.#more = true;
     else void this.#follow();
   }
 
   async #follow(): Promise<void> {
-    const told = [...this.#read].slice(-MOST);
+    const told = [...this.#read];
     const ids = told.flatMap(([, { ids }]) => [...ids]).filter((id) => this.#joining.has(id));
     if (told.length === 0) return this.#stop();
     this.#joining.clear();

@@ -35,6 +35,11 @@ export class Saying {
     this.#answer.end();
   }
 
+  /** Say why there is no answer. */
+  fail(message: string, type: string): void {
+    this.#answer.end(`data: ${JSON.stringify({ error: { message, type, code: type } })}\n\n`);
+  }
+
   /** Break off in the middle. */
   cut(): void {
     this.#answer.destroy();

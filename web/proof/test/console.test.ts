@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Page } from "playwright-core";
-import { begun, conversationOf, line, neverSent, rows, says, screen, settled, showing } from "../src/console.ts";
+import { accessible, begun, conversationOf, line, neverSent, rows, says, screen, settled, showing } from "../src/console.ts";
 import { gate } from "../src/model.ts";
 import { antiphon, model, opened, until } from "../src/stage.ts";
 
@@ -338,6 +338,18 @@ test("why this answer: its attempts in time, its prompt, the exact request, and 
     }
     await page.keyboard.press("Escape");
     await panel.waitFor({ state: "detached" });
+  });
+});
+
+test("a provider's own words stand beside the attempt that failed", async () => {
+  await opened("/", async (page) => {
+    model.will((saying) => saying.fail("gnus are <b>not</b> supported", "invalid_request_error"));
+    await says(page, "Name a gnu");
+    await page.getByRole("group", { name: "No answer" }).getByRole("button", { name: "What happened?" }).click();
+    const panel = page.getByRole("complementary", { name: "Why this answer?" });
+    await panel.getByText("The provider said", { exact: false }).waitFor();
+    assert.equal(await panel.locator("q").innerText(), "gnus are <b>not</b> supported");
+    await accessible(page, "a failed attempt with its provider's words");
   });
 });
 

@@ -145,6 +145,32 @@ test("seven tabs see the same answer over one connection, and go on when the tab
   });
 });
 
+test("more than a hundred conversations in one browser: a hundred share a stream, and the next one is told as well", async () => {
+  await opened("/", async (page) => {
+    await begun(page, "Begin", "ready");
+    const rooms = await Promise.all(Array.from({ length: 99 }, () => antiphon.api<{ id: string }>("POST", "/conversations", {})));
+    // What 99 further tabs would say to the one that fetches.
+    await page.evaluate((ids) => {
+      const channel = new BroadcastChannel("antiphon /antiphon/v1");
+      ids.forEach((of, at) => channel.postMessage({ say: "join", of, id: `tab_${at}`, after: 0 }));
+    }, rooms.map(({ id }) => id));
+    const followed = () => [...proxy.newest.matchAll(/conv_\w+/g)].map(([name]) => name);
+    await until(followed, (seen) => seen.length === 100);
+    const late = await page.context().newPage();
+    await late.goto(new URL("/", page.url()).href);
+    for (const tab of [late, page]) {
+      model.will(words(...TALE));
+      await says(tab, "Tell a tale");
+      await until(() => screen(tab), (seen) => seen.at(-1) === TALE.join(""));
+      await settled(tab);
+    }
+    assert.equal(proxy.streams, 1);
+    assert.equal(followed().length, 100);
+    assert.ok(!followed().includes(conversationOf(late)));
+    neverSent("gnu", "dusk");
+  });
+});
+
 test("eight tabs with a conversation each need one connection, and none of them is kept waiting", async () => {
   await opened("/", async (page) => {
     const animals = ["auk", "boa", "cod", "doe", "eel", "fox", "gnu", "hen"];

@@ -84,6 +84,7 @@ describe("a run in time", () => {
     opened_ms: null,
     ended_ms: null,
     used: null,
+    said: null,
     ...more,
   });
   const call = { call_id: "k", name: "pay", state: "SUCCESS", approval: "given", runner: "function", ended_ms: 90, code: null };

@@ -125,9 +125,10 @@ function Summary({ explanation }: { readonly explanation: Explanation }) {
         <dd className="tabular">{words.attemptsOf(attempts, operations.length, explanation.calls.length)}</dd>
       </div>
       {run.error_code !== null && (
-        <p className="aside wide-cell">
-          <span className="mono">{run.error_code}</span> {reasonOf(language, run.error_code)}
-        </p>
+        <div className="wide-cell">
+          <dt className="mono">{run.error_code}</dt>
+          <dd>{reasonOf(language, run.error_code)}</dd>
+        </div>
       )}
     </dl>
   );

@@ -121,6 +121,12 @@ function Facts({ span }: { readonly span: Span }) {
         </p>
       )}
       {attempt.error_code !== null && <p className="aside mono">{attempt.error_code}</p>}
+      {attempt.said !== null && attempt.said.message !== "" && (
+        <p className="aside said">
+          {words.itSaid} <q>{attempt.said.message}</q>
+          {attempt.said.status !== undefined && ` (HTTP ${attempt.said.status})`}
+        </p>
+      )}
       {attempt.proof !== null && (
         <p className="aside">
           {words.proof} <span className="mono">{attempt.proof}</span>
