@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
-from antiphon.cli import COMMANDS, cli
+from antiphon.cli import COMMANDS, cli, run
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -23,6 +24,21 @@ def command(name: str) -> click.Command:
         found = found.get_command(click.Context(found), second)
     assert found is not None
     return found
+
+
+@pytest.mark.parametrize("group", ["keys", "rollout"])
+def test_a_group_without_a_command_shows_what_it_has(
+    group: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([group]) == 2
+    told = capsys.readouterr()
+    assert (told.out, told.err.split("\n")[0]) == (
+        "",
+        f"Usage: antiphon {group} [OPTIONS] COMMAND [ARGS]...",
+    )
+    assert "..." not in told.err.partition("Commands:")[2]
+    assert run([group, "--json"]) == 2
+    assert json.loads(capsys.readouterr().out)["error"]["code"] == "usage"
 
 
 def leaves() -> list[str]:

@@ -30,7 +30,7 @@ def test_nothing_is_left_unknown_after_an_ordinary_talk(place: Place) -> None:
     place.say("hello", "/cut")
     told = place.do("recover")
     assert (told.code, told.out) == (0, "")
-    assert "Nothing is left unknown." in told.err
+    assert "Nothing is in flight, and nothing is left to settle." in told.err
 
 
 @pytest.mark.req("M60", "M63", "M93")

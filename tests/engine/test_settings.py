@@ -237,9 +237,19 @@ def test_what_the_file_cannot_mean_is_refused_with_its_place(
     assert caught.value.exit_code == 2
 
 
-def test_a_likely_meaning_is_named(file: File) -> None:
-    with pytest.raises(InvalidInput, match="Did you mean idle_timeout_s"):
-        load(file("idle_timeot_s = 3"))
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("idle_timeot_s = 3", "Did you mean idle_timeout_s?"),
+        ("model = 'x'", "Did you mean models, default_model or side_model?"),
+        ("[modles.x]", "Did you mean models?"),
+        ("zzz = 1", "Unknown key. All of them: docs/settings.md."),
+        ("[models.x]\nadapter = 'a'", "Known: fallbacks, max_concurrent"),
+    ],
+)
+def test_a_likely_meaning_is_named(file: File, text: str, meant: str) -> None:
+    with pytest.raises(InvalidInput, match=re.escape(meant)):
+        load(file(text))
 
 
 def test_what_is_not_toml_is_refused_with_its_line(file: File) -> None:

@@ -218,6 +218,25 @@ async def test_a_path_or_a_method_that_does_not_exist_is_told_in_the_api_s_shape
         assert wrong.headers["allow"] == "GET, HEAD, POST"
 
 
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("/chat/completions", " The base URL of your client lacks the /v1: /v1/chat/completions is served."),
+        ("/responses", " The base URL of your client lacks the /v1: /v1/responses is served."),
+        ("/v1/v1/messages", " The base URL of your client has a /v1 too many: /v1/messages is served."),
+        ("/v1/embeddings", ""),
+        ("/v1/v1/nothing", ""),
+    ],
+)  # fmt: skip
+async def test_a_base_url_that_is_nearly_right_is_told_what_it_lacks(
+    path: str, meant: str, tmp_path: Path
+) -> None:
+    async with served(tmp_path / "a.db") as server:
+        told = await server.client.ask("POST", path)
+        assert told.status == 404
+        assert told.json["error"]["message"] == f"There is nothing at this path.{meant}"
+
+
 async def test_queries_are_read_as_strictly_as_bodies(tmp_path: Path) -> None:
     async with served(tmp_path / "a.db") as server:
         for query, at in (

@@ -384,6 +384,29 @@ def test_sqlites_errors_have_codes_of_ours(tmp_path: Path) -> None:
         assert connections.translated(error).code == code
 
 
+AS_ANYBODY = """
+import os, sys
+from antiphon.stores.sqlite.connections import translated
+if os.getuid() == 0:
+    os.setuid(65534)
+print(translated(PermissionError(), sys.argv[1]).message)
+"""
+
+
+def test_a_file_that_cannot_be_opened_says_what_hinders_it(tmp_path: Path) -> None:
+    inner = tmp_path / "inner"
+    inner.mkdir()
+    inner.chmod(0o555)
+    file = str(inner / "a.db")
+    told = subprocess.run(
+        [sys.executable, "-c", AS_ANYBODY, file], capture_output=True, text=True, check=True
+    )
+    assert told.stdout == (
+        "The file cannot be opened. It needs others beside it, and this user may not write in "
+        f"{inner}.\n"
+    )
+
+
 # The flaw of some SQLite releases.
 
 

@@ -130,6 +130,11 @@ def run(arguments: list[str]) -> int:
         raise  # an error as JSON would be lost as well
     except AntiphonError as error:
         return show_error(error, as_json=as_json)
+    except click.exceptions.NoArgsIsHelpError as error:
+        if as_json:
+            return show_error(InvalidInput("Name a command of it.", code="usage"), as_json=True)
+        click.echo(error.format_message(), err=True)
+        return InvalidInput.exit_code
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "antiphon"
         message = f"{error.format_message()} Try: {command} --help"

@@ -67,7 +67,10 @@ def create(
     db: str | None,
     config: str | None,
 ) -> None:
-    """Make a key and print its secret, which is kept nowhere and never shown again."""
+    """Make a key, and print its secret once.
+
+    The secret is kept nowhere and never shown again.
+    """
     given = EVERY_RIGHT if "all" in rights else frozenset(map(Right, rights)) or USUAL_RIGHTS
     expires_ms = None
     if days is not None:

@@ -42,6 +42,9 @@ def command(settle: bool, as_json: bool, db: str | None, config: str | None) -> 
     when it died is settled by the next one that opens the database; --settle does it now, through
     the server where one has the database open. Without it the database is only read.
 
+    A run that ended with outcome_unknown is settled: nothing of it can come any more, although
+    nobody knows whether the provider did the work. Antiphon never sends it again by itself.
+
     The exit code is 5 while something is left unknown, else 0.
     """
     settings = settings_of(db, config)
@@ -199,7 +202,11 @@ def _print(found: Found, ink: Ink) -> None:
     if found.held_by is not None:
         note(f"Process {found.held_by} has this database open.")
     left = len(found.dispatches) + len(found.calls)
-    note(f"{count(left, 'outcome')} unknown or open." if left else "Nothing is left unknown.")
+    note(
+        f"{count(left, 'outcome')} unknown or open."
+        if left
+        else "Nothing is in flight, and nothing is left to settle."
+    )
 
 
 def _as_json(one: Unsettled) -> dict[str, object]:

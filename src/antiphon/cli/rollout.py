@@ -57,7 +57,10 @@ def set_(
     db: str | None,
     config: str | None,
 ) -> None:
-    """Let a stage hold from now on; what does not fall into the share stays a stage behind."""
+    """Let a stage hold from now on.
+
+    What does not fall into the share stays a stage behind.
+    """
     rollout = Rollout(
         tenant=TenantId(tenant),
         model=model,
@@ -111,7 +114,7 @@ def list_(as_json: bool, db: str | None, config: str | None) -> None:
 def diff(
     tenant: str, model: str, forget: bool, as_json: bool, db: str | None, config: str | None
 ) -> None:
-    """Show what differed between what clients sent and ours, grouped by cause."""
+    """Show by cause how clients' requests and ours differed."""
     found = run(_diff(settings_of(db, config), TenantId(tenant), model, forget=forget))
     if as_json:
         print_json(found)

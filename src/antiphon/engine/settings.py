@@ -270,7 +270,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             if name not in KINDS:
                 raise _bad(
                     f"{file}: {name}",
-                    f"Unknown key.{suggestion(name, KINDS)}",
+                    f"Unknown key.{suggestion(name, (*KINDS, *TABLES))}",
                     code="unknown_setting",
                 )
             values[name] = _checked(name, value, f"{file}: {name}")
@@ -289,10 +289,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**values, models=models, mcp=servers, retrievers=retrievers)
 
 
+TABLES: Final = ("models", "aliases", "mcp", "retrievers")
+"""Names of the file that are tables, and are read elsewhere."""
+
 KINDS: Final[Mapping[str, Any]] = {
     name: kind
     for name, kind in get_type_hints(Settings, include_extras=True).items()
-    if name not in ("models", "mcp", "retrievers")
+    if name not in TABLES
 }
 """Every setting that a flag, a variable or a key of the file may set, with its kind."""
 

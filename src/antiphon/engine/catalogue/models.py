@@ -29,6 +29,9 @@ REHEARSAL_HOST: Final = "rehearsal.invalid"
 """Stands in requests instead of the port that the server happens to have: the same request has the
 same digest tomorrow. The top-level domain is reserved, so no name server will ever answer for it."""
 
+MOST_NAMED: Final = 30
+"""More names than this are no help in an error."""
+
 LOCAL_HOST: Final = "local.invalid"
 
 OPENAI_DEFAULT_MODEL: Final = "gpt-5.4-mini"
@@ -475,7 +478,13 @@ def suggestion(word: str, known: Iterable[str]) -> str:
     """Return a sentence that names what was probably meant, or lists what there is."""
     known = tuple(known)
     near = difflib.get_close_matches(word, known, n=1)
-    return f" Did you mean {near[0]}?" if near else f" Known: {', '.join(known)}."
+    near += [name for name in known if word in name and name not in near][:2]
+    if near:
+        listed = ", ".join(near[:-1])
+        return f" Did you mean {listed}{' or ' if listed else ''}{near[-1]}?"
+    if len(known) > MOST_NAMED:
+        return " All of them: docs/settings.md."
+    return f" Known: {', '.join(known)}."
 
 
 def _bad(place: str, message: str, *, code: str = "invalid_setting") -> InvalidInput:

@@ -360,10 +360,24 @@ def _routing_fault(request: Request, error: HTTPException) -> Response:
             f"{request.url.path} does not take {request.method}.", code="method_not_allowed"
         )
     elif error.status_code == HTTPStatus.NOT_FOUND:
-        told = NotFound("There is nothing at this path.", code="not_found", at=request.url.path)
+        words = f"There is nothing at this path.{_meant(request)}"
+        told = NotFound(words, code="not_found", at=request.url.path)
     else:
         told = InvalidInput(error.detail, code="bad_request")
     return fault(request.scope, told, headers)
+
+
+def _meant(request: Request) -> str:
+    """Return a hint where a client's base URL has one `/v1` too few or too many.
+
+    Clients of Chat Completions are given it with the `/v1`, those of Messages without.
+    """
+    path = request.url.path
+    for meant, wrong in ((f"/v1{path}", "lacks the /v1"), (path[3:], "has a /v1 too many")):
+        served = any(isinstance(r, Route) and r.path == meant for r in request.app.routes)
+        if served and (path.startswith("/v1/v1/") or not path.startswith("/v1/")):
+            return f" The base URL of your client {wrong}: {meant} is served."
+    return ""
 
 
 def _methods(request: Request) -> set[str]:

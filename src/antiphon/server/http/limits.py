@@ -72,7 +72,8 @@ class Limits:
         host = headers.get("host", "")
         if _name(f"//{host}") not in self._hosts:
             raise InvalidInput(
-                "This server answers only to the names of its own machine.",
+                "This server answers only to the names of its own machine, such as localhost, until "
+                "it has a key: antiphon keys create.",
                 code="host_not_allowed",
                 at=host[:80],
             )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import signal
 import socket
@@ -51,11 +52,15 @@ def listen(settings: Settings) -> socket.socket:
     except OSError as error:
         listener.close()
         problem = error.strerror or str(error)
+        elsewhere = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
     else:
         listener.setblocking(False)
         return listener
     raise InvalidInput(
-        f"The server cannot listen there: {problem}. Another port: --port 0 takes any.",
+        f"The server cannot listen there: {problem}. "
+        + (
+            "--host takes a name of this machine." if elsewhere else "--port 0 takes any free port."
+        ),
         code="address_unusable",
         at=f"{settings.host}:{settings.port}",
     )

@@ -86,7 +86,7 @@ def version(db: PostgresStatements) -> int:
     if row[0] > newest:
         raise StoreTooNew(
             f"A newer release wrote this database (schema {row[0]}; this one knows {newest}). "
-            "It was left as it is.",
+            "It was left as it is: use that release, or a newer one.",
         )
     return int(row[0])
 

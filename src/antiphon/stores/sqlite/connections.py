@@ -167,10 +167,14 @@ def check_readable(path: Path) -> None:
         StoreError: `no_such_database`, `store_too_old`, or it cannot be used.
     """
     if check_file(path) == 0:
-        raise StoreError("There is no database here.", code="no_such_database", at=str(path))
+        raise StoreError(NOTHING_HERE, code="no_such_database", at=str(path))
     with closing(open_reader(path)) as connection:
         require(connection)
 
+
+NOTHING_HERE: Final = (
+    "There is no database here; a server or a chat makes one, and --db names another."
+)
 
 _CODES: Final = {
     sqlite3.SQLITE_FULL: "disk_full",
@@ -198,7 +202,21 @@ _WORDS: Final = {
 def translated(error: sqlite3.Error | OSError, at: str | None = None) -> StoreError:
     """Return our error for one of SQLite's or of the file system's."""
     code = code_of(error)
-    return StoreError(_WORDS.get(code, f"The database failed: {error}"), code=code, at=at)
+    words = _WORDS.get(code, f"The database failed: {error}")
+    if code == "cannot_open" and at is not None:
+        words += _hindrance(Path(at))
+    return StoreError(words, code=code, at=at)
+
+
+def _hindrance(path: Path) -> str:
+    """Return what keeps a file from being opened, as far as the file system tells."""
+    if os.path.exists(path) and not os.access(path, os.R_OK):
+        return " This user may not read it."
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        return (
+            f" It needs others beside it, and this user may not write in {path.parent.absolute()}."
+        )
+    return ""
 
 
 def not_durable(error: BaseException | None) -> NotDurable:

@@ -38,7 +38,8 @@ def version(connection: sqlite3.Connection) -> int:
     if number > newest:
         raise StoreTooNew(
             f"A newer release wrote this database (schema {number}; this one knows {newest}). "
-            "It was left as it is.",
+            "It was left as it is: use that release, or a newer one.",
+            at=connection.execute("PRAGMA database_list").fetchone()[2] or None,
         )
     return int(number or 0)
 

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from antiphon.errors import StoreError
-from antiphon.stores.sqlite.connections import check_file, open_writer, translated
+from antiphon.stores.sqlite.connections import NOTHING_HERE, check_file, open_writer, translated
 from antiphon.stores.sqlite.lock import FileLock
 from antiphon.stores.sqlite.statements import SqliteStatements
 
@@ -27,7 +27,7 @@ def whole(path: Path, *, source: bool) -> Iterator[SqliteStatements]:
     """
     new = check_file(path) == 0
     if new and source:
-        raise StoreError("There is no database here.", code="no_such_database", at=str(path))
+        raise StoreError(NOTHING_HERE, code="no_such_database", at=str(path))
     lock = FileLock(path)
     lock.acquire()
     kept = False
