@@ -93,6 +93,38 @@ def test_every_neighbour_of_a_dispatch_has_an_owner_that_exists() -> None:
             assert (ROOT / "src" / "antiphon" / owner).exists() or (ROOT / owner).exists(), owner
 
 
+PACKAGE = ROOT / "src" / "antiphon"
+
+
+def test_every_place_that_the_architecture_names_exists_and_no_folder_is_left_out() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    named = {
+        word.rstrip("/")
+        for word in re.findall(r"`([\w./]+)`", page)
+        if ("/" in word and not word.startswith("/")) or word.endswith(".py")
+    }
+    assert [one for one in named if not ((PACKAGE / one).exists() or (ROOT / one).exists())] == []
+    folders = {
+        f"{layer}/{folder.name}"
+        for layer in ("core", "engine", "server", "stores", "cli")
+        for folder in (PACKAGE / layer).iterdir()
+        if (folder / "__init__.py").exists()
+    }
+    assert folders - named == {"cli/chat", "cli/demo"}  # commands of those names
+
+
+def test_the_modules_that_a_row_of_the_architecture_names_are_in_its_place() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text("utf-8")
+    tables = page.partition("## Who owns what")[2].partition("\n## ")[0]
+    rows = [line.split("|") for line in tables.splitlines() if line.startswith("| `")]
+    assert len(rows) > 30
+    for _, place, owns, without, _ in rows:
+        places = [PACKAGE / one for one in re.findall(r"`([^`]+)`", place)]
+        inside = {module.stem for one in places for module in [one, *one.rglob("*")]}
+        for word in re.findall(r"`([a-z_]+)`", owns + without):
+            assert word in inside, f"{place}has no {word}"
+
+
 def test_each_row_of_the_threat_model_names_a_test_that_exists() -> None:
     rows = re.findall(
         r"`(tests/\S+\.py)::(\S+)`", (ROOT / "docs/threat-model.md").read_text("utf-8")
