@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ from antiphon.core.tree import last_closed_point
 from antiphon.core.tree import line as visible
 from antiphon.server.responses.ground import of_response
 from tests.server.sdk import LOOK, Door, door, output
+from tests.support.asgi import WAIT_S
 from tests.support.lines import line, model, user
-from tests.support.provider import asks, says
+from tests.support.provider import Hold, asks, says
 
 BROUGHT = 600
 
@@ -90,3 +92,22 @@ async def test_what_failed_is_gone_on_from_its_last_closed_point(tmp_path: Path)
         assert ground.parent not in (None, whole[0].id)
         told = await d.say("Never mind.", previous_response_id=asked.id)
         assert told.output_text == "Fine."
+
+
+async def test_what_was_canceled_while_another_was_at_work_is_gone_on_from_before_its_open_calls(
+    tmp_path: Path,
+) -> None:
+    """The results of its calls could not be placed then, so its line ends in calls for ever."""
+    hold = Hold()
+    scripts = [says("One."), asks(("c1", "look", "{}")), [hold, *says("Later.")], says("Fine.")]
+    async with door(tmp_path / "a.db", *scripts) as d:
+        first = await d.say("Begin.")
+        asked = await d.say("Weather?", previous_response_id=first.id, tools=[LOOK])
+        await d.say("Another way.", previous_response_id=first.id, background=True)
+        await asyncio.wait_for(hold.reached.wait(), WAIT_S)
+        await d.client.responses.cancel(asked.id)
+        hold.go.set()
+        told = await d.say("Never mind.", previous_response_id=asked.id)
+        assert told.output_text == "Fine."
+        said = [m["content"] for m in d.provider.messages()]
+        assert said == ["Begin.", "One.", "Weather?", "Never mind."]
