@@ -14,6 +14,7 @@ from antiphon.stores.base import Store
 from tests.crash.test_disk import small_files
 from tests.server.stage import Served, served
 from tests.support.asgi import WAIT_S
+from tests.support.clock import SimulatedClock
 from tests.support.provider import Hold, ScriptedProvider, says
 
 
@@ -53,6 +54,39 @@ async def test_a_server_whose_work_waits_for_a_full_disk_is_up_and_not_ready(
                 "\nantiphon_store_waiting 0\n"
                 in (await server.client.get("/metrics")).body.decode()
             )
+
+
+class CountingStore:
+    """The real store, and how often one question was asked."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.asked = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def addresses(self) -> dict[NodeId, str]:
+        self.asked += 1
+        return await self._store.addresses()
+
+
+async def test_however_many_ask_whether_it_is_ready_the_database_is_asked_once_a_second(
+    tmp_path: Path,
+) -> None:
+    clock = SimulatedClock()
+    async with served(tmp_path / "talk.db", clock=clock) as server:
+        world = server.engine.world
+        world.store = cast("Store", counting := CountingStore(world.store))
+        told = await asyncio.gather(*(ready(server) for _ in range(20)))
+        assert set(told) == {(200, "ready")}
+        assert counting.asked == 1
+        await clock.advance(0.9)
+        await ready(server)
+        assert counting.asked == 1
+        await clock.advance(0.2)
+        await asyncio.gather(*(ready(server) for _ in range(20)))
+        assert counting.asked == 2
 
 
 class SilentStore:

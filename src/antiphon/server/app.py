@@ -125,5 +125,6 @@ def build(engine: Engine, keyring: Keyring | None = None) -> Starlette:
     app.state.keyring = keyring
     app.state.admission = Admission(engine.world)
     app.state.metrics = counts
+    app.state.readiness = health.Readiness(engine.world)
     app.state.streams = Streams()
     return app
