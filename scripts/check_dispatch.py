@@ -41,7 +41,7 @@ TAIL = """
 - `tests/core/test_dispatch.py` holds the rows again, written by hand: none more, less or other.
 - `tests/stores/test_conditions.py` compares the SQL with the table on crafted rows, one condition flipped at a time, and sees every planted omission.
 - `make verify` explores every interleaving of two workers, a provider, crashes, expired leases, late answers, cancels and tools in small scenarios, with transitions decided by this very table: 19 scenarios, 208,036 states, 667,749 transitions, all of which hold; 45 planted mistakes, each caught by the promise that it breaks.
-- The whole engine lives through simulated histories: scheduler, clock, network and store follow from a seed, the process dies between any two steps, and what clients were told is held against what is stored. `make test` lives through a hundred, `make soak` through thousands; `make verify` plants nine faults in the running code and sees each caught. A failure names the one command that lives through it again.
+- The whole engine lives through simulated histories: scheduler, clock, network and store follow from a seed, the process dies between any two steps, and what clients were told is held against what is stored. `make test` lives through a hundred, `make soak` through thousands; `make verify` plants ten faults in the running code and sees each caught. A failure names the one command that lives through it again.
 - `tests/crash` kills a real process before and after each of these events.
 """
 
