@@ -479,3 +479,16 @@ def test_a_session_is_begun_drawn_and_taken_back(place: Place) -> None:
     assert (undone.code, "back in" in undone.err) == (0, True)
     assert place.do("chat", "-c", "/session sideways").code == 2
     assert [s["active"] for s in place.tree()["sessions"]] == [True, False]
+
+
+def test_who_says_one_message_is_told_why_there_is_no_answer_and_what_to_call_next(
+    place: Place,
+) -> None:
+    told = place.do("chat", "fail 400")
+    assert told.code == 4
+    assert told.err.splitlines()[1:] == [
+        "the reason given: Rehearsal model: you asked for 400.",
+        "no answer. invalid_request_error",
+        "antiphon chat -c /regenerate asks again; antiphon chat -c /why tells what happened",
+    ]
+    assert "\n/regenerate asks again; /why tells what happened\n" in place.say("fail 400").err

@@ -88,7 +88,10 @@ async def test_either_sdk_s_header_carries_a_key_and_a_wrong_one_opens_nothing(
         assert (await Client(server.app, {"x-api-key": secret}).get(path)).status == 200
         for wrong in ("", "x", secret[:-1], secret + "0", "antiphon_" + "0" * 64):
             bearer = Client(server.app, {"authorization": f"Bearer {wrong}"})
-            assert (await bearer.get(path)).status == 401
+            told = await bearer.get(path)
+            assert told.status == 401
+            words = "This server knows no such key" if wrong else "This server needs a key"
+            assert words in told.json["error"]["message"]
 
 
 async def test_a_key_ends_at_its_time_or_when_it_is_revoked(tmp_path: Path) -> None:

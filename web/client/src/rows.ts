@@ -212,7 +212,7 @@ export type AttemptState =
   | "CANCELED"
   | "CLOSED";
 
-/** A provider's own words on why there is no answer. */
+/** A provider's own words on why there is no answer; ours where it had none, as for a connection that broke. */
 export interface Said {
   readonly message: string;
   readonly status?: number;

@@ -20,8 +20,6 @@ type Said =
   | { readonly say: "join"; readonly of: string; readonly id: string; readonly after: number }
   /** It does no more. */
   | { readonly say: "leave"; readonly id: string }
-  /** There is no room in the stream: whoever wants this has to come by it in another way. */
-  | { readonly say: "full"; readonly id: string }
   /** Who fetches has taken note of it, and so is not frozen. */
   | { readonly say: "heard"; readonly id: string }
   /** Somebody else fetches from now on: whoever wants something says so again. */
@@ -43,6 +41,7 @@ const FROZEN_MS = 2_500;
 const GONE_MS = 500;
 /** A server tells of so many conversations in one stream; further ones are polled by their own tabs. */
 const MOST = 100;
+const STREAM = { headers: { "content-type": "text/event-stream" } };
 
 /** Return a `fetch` whose streams of events are shared between the tabs of a browser, where it can do that. */
 export function sharing(fetch: Fetch = (...asked) => globalThis.fetch(...asked)): Fetch {
@@ -195,9 +194,6 @@ class Circle {
         if (member !== undefined) member.heard = true;
         return;
       }
-      case "full":
-        // A stream that comes to nothing: after some of these a `Feed` asks by polling.
-        return this.#end(said.id, ({ answer }) => answer(new Response("", { headers: { "content-type": "text/event-stream" } })));
       case "lead":
         for (const [id, { of, after }] of this.#members) this.#ask({ say: "join", of, id, after });
         return;
@@ -217,7 +213,7 @@ class Circle {
       }
       case "refused":
         return this.#all(said.of, ({ body, answer }) => {
-          if (body === null) answer(new Response(said.text, { status: said.status }));
+          if (body === null) answer(new Response(said.text, { ...STREAM, status: said.status }));
           else body.close();
         });
       case "over":
@@ -229,7 +225,7 @@ class Circle {
     const member = this.#members.get(id);
     if (member === undefined || member.body !== null) return;
     const body = new ReadableStream<Uint8Array>({ start: (controller) => void (member.body = controller) });
-    member.answer(new Response(body, { headers: { "content-type": "text/event-stream" } }));
+    member.answer(new Response(body, STREAM));
   }
 
   /** Let everyone go who reads a conversation; null for all of them. */
@@ -250,8 +246,11 @@ class Circle {
     const known = this.#read.get(of) ?? { after, ids: new Set() };
     this.#tell({ say: "heard", id });
     // One that is told of stays so: were it dropped, its signs of life would come, and its events would not.
-    if (!this.#read.has(of) && this.#read.size >= MOST) return this.#tell({ say: "full", id });
-    this.#read.set(of, { after: Math.min(after, known.after), ids: known.ids.add(id) });
+    // Who comes too late gets a stream that comes to nothing: after some of these a `Feed` asks by polling.
+    if (!known.ids.size && this.#read.size >= MOST) return this.#tell({ say: "refused", of, status: 200, text: "" });
+    known.after = Math.min(after, known.after);
+    known.ids.add(id);
+    this.#read.set(of, known);
     this.#joining.add(id);
     // Tabs come back together when a stream is recycled: those that join meanwhile share the next request.
     if (this.#askedAt !== null && Date.now() - this.#askedAt < ANSWER_MS) this.#more = true;
@@ -260,7 +259,7 @@ class Circle {
 
   async #follow(): Promise<void> {
     const told = [...this.#read];
-    const ids = told.flatMap(([, { ids }]) => [...ids]).filter((id) => this.#joining.has(id));
+    const ids = [...this.#joining];
     if (told.length === 0) return this.#stop();
     this.#joining.clear();
     this.#more = false;

@@ -347,7 +347,7 @@ test("a provider's own words stand beside the attempt that failed", async () => 
     await says(page, "Name a gnu");
     await page.getByRole("group", { name: "No answer" }).getByRole("button", { name: "What happened?" }).click();
     const panel = page.getByRole("complementary", { name: "Why this answer?" });
-    await panel.getByText("The provider said", { exact: false }).waitFor();
+    await panel.getByText("The reason given:", { exact: false }).waitFor();
     assert.equal(await panel.locator("q").innerText(), "gnus are <b>not</b> supported");
     await accessible(page, "a failed attempt with its provider's words");
   });

@@ -110,6 +110,7 @@ class _Talk:
         terminal = sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not as_json
         self._typed = terminal and sys.stdin.isatty() and message is None
         self._voice = self._speaker(terminal, as_json)
+        self._voice.once = message is not None
 
     def _speaker(self, terminal: bool, as_json: bool) -> Voice:
         if as_json:

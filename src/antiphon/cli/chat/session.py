@@ -257,12 +257,20 @@ class Session:
                 case Ended():
                     if event.status is RunStatus.CANCELED:
                         self.voice.stopped(await self._stopped(run))
+                    if event.status is RunStatus.ERROR and (reason := await self._reason(run)):
+                        self.voice.note(f"the reason given: {reason}", "warn")
                     self.voice.event(event)
                     await self._point_out_branch(answer)
                     return await self._exit_code(run, event)
                 case _:
                     self.voice.event(event)
         return 1
+
+    async def _reason(self, run: RunHandle) -> str:
+        """Return what was said in place of an answer, in the newest attempt."""
+        told = (await run.explain()).operations
+        said = told[-1].attempts[-1].said if told and told[-1].attempts else None
+        return "" if said is None else one_line(said.message)
 
     async def _stopped(self, run: RunHandle) -> str:
         """Return what a stopped run had said, as it is stored for people."""

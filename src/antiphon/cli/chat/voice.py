@@ -47,6 +47,8 @@ class Voice:
         self.ink = ink
         self.hint = ""
         """Something to know just now; on a terminal it stands there until a key is pressed."""
+        self.once = False
+        """Whether one message is said and no more: what to do next is done by another call."""
 
     # Three ways to say a line.
 
@@ -119,7 +121,8 @@ class Voice:
                 )
             case RunStatus.ERROR:
                 self.note(f"no answer. {explained(event.code)}", "bad")
-                self.note("/regenerate asks again; /why tells what happened")
+                again = "antiphon chat -c " if self.once else ""
+                self.note(f"{again}/regenerate asks again; {again}/why tells what happened")
             case _ if event.code == "length":
                 self.note("cut: the token limit was reached", "warn")
             case _:

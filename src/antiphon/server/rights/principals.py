@@ -144,6 +144,12 @@ def principal_of(connection: HTTPConnection) -> Principal:
         Unauthorized: Nobody whom this server knows.
     """
     principal = connection.state.principal
+    if principal is None and secret_of(connection.headers):
+        raise Unauthorized(
+            "This server knows no such key, or knows it no longer: antiphon keys list shows which "
+            "there are.",
+            code="bad_key",
+        )
     if principal is None:
         raise Unauthorized(
             "This server needs a key: send it as Authorization: Bearer KEY.", code="bad_key"

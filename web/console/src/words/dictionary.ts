@@ -384,7 +384,7 @@ export const dictionary = {
   partWait: ["waiting", "等待"],
   partStream: ["streaming", "接收"],
   partTool: ["tool", "工具"],
-  itSaid: ["The provider said", "服务商的说明："],
+  itSaid: ["The reason given:", "给出的原因："],
   proof: ["Ended, since", "已结束，依据："],
   everyEvent: ["Every event", "全部事件"],
   dispatch: ["Dispatch", "调用"],
