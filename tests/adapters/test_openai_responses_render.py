@@ -358,9 +358,9 @@ def test_plain_thoughts_of_a_server_that_seals_none_go_back_too() -> None:
 
 
 @pytest.mark.req("M2", "M51")
-def test_an_item_goes_out_without_an_id_that_no_item_may_have() -> None:
+@pytest.mark.parametrize("long", ["x" * 400, "rs_fc_" + "x" * 400, "item_1"])
+def test_an_item_goes_out_without_an_id_that_no_item_may_have(long: str) -> None:
     """GitHub Copilot gives ids of hundreds of characters, and refuses them (openclaw#84774)."""
-    long = "x" * 400
     state = raw(json.dumps({"id": long}))
     call = msgspec.structs.replace(
         asks("c1").blocks[0], opaque=Opaque(profile="openai-responses", value=state)

@@ -81,9 +81,14 @@ def thought_of(opaque: Opaque) -> Thought:
         return Thought()
 
 
-def goes_back(item_id: str | None) -> bool:
-    """Return whether an item may be sent under this id; without any it always may."""
-    return item_id is None or ITEM_ID.fullmatch(item_id) is not None
+def goes_back(item_id: str | None, begins: str) -> bool:
+    """Return whether an item may be sent under this id, which begins as those of its kind do.
+
+    Without any id it always may.
+    """
+    if item_id is None:
+        return True
+    return item_id.startswith(begins) and ITEM_ID.fullmatch(item_id) is not None
 
 
 def unnamed(item: bytes) -> bytes:

@@ -251,7 +251,9 @@ class ResponsesLine(Line):
                 rule = "reasoning_dropped" if order in thoughts else "empty_text_dropped"
                 self._map(rule, at, left_out[order])
                 continue
-            if state.id is not None and not (answer.named and items.goes_back(state.id)):
+            begins = "fc" if isinstance(block, ToolCall) else "msg"
+            fits = answer.named and items.goes_back(state.id, begins)
+            if state.id is not None and not fits:
                 self._map("item_id_dropped", at, state.id)
                 state = msgspec.structs.replace(state, id=None)
             match block:
@@ -276,7 +278,7 @@ class ResponsesLine(Line):
         """Return an item of the model's that goes back, without an id that would be refused."""
         item = bytes(kept.value)
         name = items.thought_of(kept).id
-        if items.goes_back(name or None):
+        if items.goes_back(name or None, "" if kept.work else "rs"):
             return item
         self._map("item_id_dropped", at, name)
         return items.unnamed(item)
