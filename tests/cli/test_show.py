@@ -92,6 +92,15 @@ def test_a_refused_attempt_is_shown_with_the_words_of_its_provider(place: Place)
     assert operation["attempts"][0]["said"] == {"message": REFUSED, "status": 400}
 
 
+def test_what_is_said_of_a_broken_connection_is_not_put_into_a_provider_s_mouth(
+    place: Place,
+) -> None:
+    place.do("chat", "cut 3")
+    told = place.do("show", place.tree()["runs"][0]["id"]).out
+    assert "the reason given: The connection was cut" in told
+    assert "it said" not in told
+
+
 def test_a_tool_turn_shows_the_call_and_its_result(place: Place) -> None:
     assert place.do("chat", "--tools", "demo", 'tool dice {"sides": 6}').code == 0
     told = place.do("show", place.tree()["runs"][0]["id"])

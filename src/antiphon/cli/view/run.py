@@ -166,8 +166,11 @@ def _attempt(attempt: Attempt, zero_ms: int, ink: Ink) -> Iterator[str]:
             yield _step(at_ms - zero_ms, state, meaning, ink)
     if attempt.state in _ENDS:
         why = explained(attempt.error_code) if attempt.error_code else ""
-        said = attempt.said.message if attempt.said is not None else ""
-        words = f"it said: {harmless(said)}" if said else ""
+        words = ""
+        if attempt.said is not None and attempt.said.message:
+            # Without a status it may be our own sentence, as for a connection that broke.
+            who = "the reason given" if attempt.said.status is None else "it said"
+            words = f"{who}: {harmless(attempt.said.message)}"
         proof = f"ended for certain: {attempt.proof}" if attempt.proof else ""
         kept = f"{_MEANINGS[attempt.state]}: {tokens(attempt.used)}" if attempt.used else ""
         meaning = "; ".join(filter(None, (why, words, proof, kept)))
