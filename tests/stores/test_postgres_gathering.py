@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from asyncpg.exceptions import DivisionByZeroError, InFailedSQLTransactionError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -95,6 +96,26 @@ def test_rows_that_are_given_as_arrays_arrive_as_they_were(
         db.script("DELETE FROM kept")
         db.insert("kept", ("n", "said", "data"), rows)
         assert db.all("SELECT n, said, data FROM kept ORDER BY ctid") == rows
+
+
+@pytest.mark.needs("postgres")
+@pytest.mark.req("M90")
+def test_a_statement_that_could_not_be_prepared_is_prepared_when_it_comes_again(
+    db: PostgresStatements,
+) -> None:
+    db.script("DELETE FROM kept")
+    for number in range(2):  # the second time it is prepared, for one row
+        db.insert("kept", ("said", "n"), [("one", number)])
+        db.settle()
+    db.script("BEGIN")
+    with pytest.raises(DivisionByZeroError):
+        db.script("SELECT 1 / 0")
+    db.insert("kept", ("said", "n"), [("two", 2), ("three", 3)])
+    with pytest.raises(InFailedSQLTransactionError):
+        db.settle()
+    db.script("ROLLBACK")
+    db.insert("kept", ("said", "n"), [("two", 2), ("three", 3)])
+    assert db.all("SELECT n FROM kept ORDER BY n") == [(0,), (1,), (2,), (3,)]
 
 
 @pytest.mark.needs("postgres")

@@ -286,8 +286,9 @@ class PostgresStatements:
 
     def _prepare_many(self, prepared: _Prepared) -> str | None:
         if prepared.many is None and prepared.text is not None:
-            prepared.many = f"{prepared.one}_many"
-            self.wait(self.connection.execute(f"PREPARE {prepared.many} AS {prepared.text}"))
+            name = f"antiphon_{next(self._numbers)}"  # one that failed may be there all the same
+            self.wait(self.connection.execute(f"PREPARE {name} AS {prepared.text}"))
+            prepared.many = name
         return prepared.many
 
     def mark(self) -> Mark:
