@@ -199,6 +199,18 @@ async def test_nothing_is_swallowed_by_a_transaction_that_begins(address: str) -
     await asyncio.to_thread(begun)
 
 
+@pytest.mark.req("M90")
+async def test_a_text_that_is_half_a_character_costs_nobody_else_what_he_wrote(talk: Talk) -> None:
+    await talk.answered()
+    kept = talk.store.submit(SetTitle(**talk.head(), title="kept"))
+    half = talk.store.submit(SetTitle(**talk.head(), title="half \ud83d"))
+    assert not isinstance(await talk.store.do(talk.start("run_2", "m2")), Denied)
+    await kept
+    with pytest.raises(UnicodeEncodeError):
+        await half
+    assert (await talk.row()).title == "kept"
+
+
 FULL = """
 CREATE FUNCTION antiphon.full() RETURNS trigger LANGUAGE plpgsql AS
   $$ BEGIN RAISE 'could not extend file' USING ERRCODE = 'disk_full'; END $$;

@@ -175,8 +175,11 @@ class PostgresStatements:
     def _hold(self, kind: Kind, text: str, rows: Sequence[Values]) -> None:
         for row in rows:
             for value in row:
-                if type(value) is str and "\0" in value:
-                    raise nul_character()
+                if type(value) is str:
+                    if "\0" in value:
+                        raise nul_character()
+                    if not value.isascii():
+                        value.encode()  # half a character is told of here, before it waits with others
         self._held.append(Step(kind, text, rows, self.about))
         self._rows += len(rows)
         if self._rows >= HELD:
