@@ -8,14 +8,28 @@ from typing import Any
 
 import pytest
 
-from antiphon.core.commands import AddMessages, BindHandle, Command, SetTitle
+from antiphon.core.commands import (
+    AddMessages,
+    BindHandle,
+    CancelRun,
+    Command,
+    CreateConversation,
+    SetTitle,
+    StartKey,
+)
 from antiphon.core.dispatch import Denied
-from antiphon.core.ids import MessageId, OperationId
+from antiphon.core.ids import (
+    LOCAL_TENANT,
+    ConversationId,
+    MessageId,
+    OperationId,
+    SessionId,
+)
 from antiphon.stores.postgres import open_postgres, writer
 from antiphon.stores.postgres.connections import close_connection, open_connection
 from antiphon.stores.postgres.statements import PostgresStatements
 from antiphon.stores.postgres.store import PostgresStore
-from tests.stores.talk import Talk, done
+from tests.stores.talk import START_MS, Talk, a_digest, done
 from tests.support.postgres import shared_server
 
 pytestmark = [pytest.mark.needs("postgres")]
@@ -209,6 +223,49 @@ async def test_a_text_that_is_half_a_character_costs_nobody_else_what_he_wrote(t
     with pytest.raises(UnicodeEncodeError):
         await half
     assert (await talk.row()).title == "kept"
+
+
+@pytest.mark.req("M139")
+async def test_a_key_that_comes_to_two_nodes_at_once_starts_one_run(
+    store: PostgresStore, talk: Talk, address: str
+) -> None:
+    """Each node foresees that its own is the first."""
+    other = await open_postgres(address)
+    there = Talk(other, talk.fence, ConversationId("conv_2"), SessionId("sess_2"))
+    try:
+        await there.do(
+            CreateConversation(**there.head(), tenant=LOCAL_TENANT, session=there.session)
+        )
+        for one in (talk, there):  # nothing is taken away for having been made in vain
+            await one.do(AddMessages(**one.head(), messages=(one.message("m0"),), head=None))
+        for number in range(12):
+            key = StartKey(
+                scope="me",
+                key=f"key {number}",
+                body_digest=a_digest("body"),
+                expires_ms=START_MS + 86_400_000,
+            )
+            told = await asyncio.gather(
+                *(
+                    one.store.do(one.start(f"run_{one.conversation}_{number}_{time}", key=key))
+                    for one in (talk, there)
+                    for time in range(2)
+                )
+            )
+            assert len({done(run).id for run in told}) == 1
+            cancel = CancelRun(
+                conversation=done(told[0]).conversation,
+                now_ms=talk.now_ms,
+                run=done(told[0]).id,
+                reason="user",
+            )
+            done(await store.do(cancel))
+        assert (
+            len(await store.runs(talk.conversation)) + len(await store.runs(there.conversation))
+            == 12
+        )
+    finally:
+        await other.close()
 
 
 FULL = """
