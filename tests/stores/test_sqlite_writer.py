@@ -187,17 +187,16 @@ def titled(tx: Transaction, title: str) -> None:
     tx.change_conversation(c.number, title=title)
 
 
-async def test_a_row_that_several_requests_change_is_written_once(bench: Bench) -> None:
-    def born(tx: Transaction) -> None:
-        tx.execute("INSERT INTO tenant (id, digest_key) VALUES ('t', x'00')")
-        tx.execute(
-            "INSERT INTO session (place, id, active, created_ms) VALUES (4294967297, 's', 1, 0)"
-        )
-        tx.execute(
-            "INSERT INTO conversation (number, id, tenant, session, created_ms, updated_ms) "
-            "VALUES (1, 'c', 't', 4294967297, 0, 0)"
-        )
+def born(tx: Transaction) -> None:
+    tx.execute("INSERT INTO tenant (id, digest_key) VALUES ('t', x'00')")
+    tx.execute("INSERT INTO session (place, id, active, created_ms) VALUES (4294967297, 's', 1, 0)")
+    tx.execute(
+        "INSERT INTO conversation (number, id, tenant, session, created_ms, updated_ms) "
+        "VALUES (1, 'c', 't', 4294967297, 0, 0)"
+    )
 
+
+async def test_a_row_that_several_requests_change_is_written_once(bench: Bench) -> None:
     await bench.put(born)
     (connection,) = bench.opened
     connection.statements.clear()
@@ -210,6 +209,19 @@ async def test_a_row_that_several_requests_change_is_written_once(bench: Bench) 
     assert connection.statements.count("SAVEPOINT request") == 3
     with REAL_CONNECT(bench.path) as db:
         assert db.execute("SELECT title FROM conversation").fetchall() == [("y",)]
+    db.close()
+
+
+@pytest.mark.parametrize("value", ["half \ud83d", 2**63], ids=["half_a_character", "too_large"])
+async def test_a_value_that_no_column_holds_costs_nobody_else_what_he_wrote(
+    bench: Bench, value: Any
+) -> None:
+    await bench.put(born)
+    kept, wrong = await bench.together(partial(titled, title="kept"), partial(titled, title=value))
+    assert kept is None
+    assert isinstance(wrong, (UnicodeEncodeError, OverflowError))
+    with REAL_CONNECT(bench.path) as db:
+        assert db.execute("SELECT title FROM conversation").fetchall() == [("kept",)]
     db.close()
 
 

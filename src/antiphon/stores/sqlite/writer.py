@@ -185,8 +185,8 @@ class _Requests:
         """Write what is held still. Raises `Apart`: one of the requests may not be kept."""
         try:
             tx.flush()
-        except sqlite3.IntegrityError:
-            raise Apart from None
+        except (sqlite3.IntegrityError, ValueError, OverflowError):
+            raise Apart from None  # a constraint, or a value that no column holds
 
     def judge(self, error: Exception) -> Denied | AntiphonError | None:
         match error:
