@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -249,3 +250,33 @@ async def test_what_another_node_has_told_during_the_first_reading_is_not_missed
             for read in store.reads:
                 read.set()
         assert await asked == await first == 1
+
+
+@pytest.mark.req("M71", "M78")
+async def test_who_has_read_all_is_woken_by_a_later_reader_that_finds_more() -> None:
+    store = Slow()
+    broker = Broker(cast("Store", store))
+    told: list[int] = []
+
+    async def follow(until: int) -> None:
+        async for item in broker.follow(TOLD, 0):
+            if isinstance(item, Durable):
+                told.append(item.seq)
+                if item.seq == until:
+                    return
+
+    async def read_until(done: Callable[[], bool]) -> None:
+        while not done():
+            await asyncio.sleep(0)
+            for read in store.reads:
+                read.set()
+
+    async with asyncio.timeout(10):
+        store.written = 1
+        first = asyncio.create_task(follow(until=2))
+        await read_until(lambda: told == [1])
+        store.written = 2  # by another node
+        await read_until(asyncio.create_task(follow(until=2)).done)
+        broker.reached(TOLD, 2)  # which is nothing new here
+        await read_until(first.done)
+    assert told == [1, 1, 2, 2]

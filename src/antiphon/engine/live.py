@@ -310,7 +310,10 @@ class Broker:
         rows = self._store.events_at_hand(conversation, seq)
         if rows is None:
             rows = await self._read(topic, conversation, seq)
-        topic.newest = max(topic.newest or 0, rows[-1].seq if rows else seq)
+        newest = rows[-1].seq if rows else seq
+        if topic.newest is None or topic.newest < newest:
+            topic.newest = newest
+            topic.wake()  # who sleeps has not read so far, and would not be told of it any more
         return rows
 
     async def _read(

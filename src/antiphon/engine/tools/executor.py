@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from antiphon.core.blocks import ResultPart, Text
-from antiphon.core.commands import FinishCall, LoseCall
+from antiphon.core.commands import FinishCall, LoseCall, StartCall
 from antiphon.core.dispatch import Denied
 from antiphon.core.records import Approval, Call, CallState
 from antiphon.core.tools.ledger import (
@@ -68,8 +68,8 @@ class Executor:
             came.set()
 
         async def run(call: Call) -> None:
-            result = await self._executed(call, control)
-            if result is not None:
+            begun = await self._begun(call)
+            if begun is not None and (result := await self._executed(begun, control)) is not None:
                 results.append(result)
 
         def ended(_: asyncio.Task[None]) -> None:
@@ -139,25 +139,29 @@ class Executor:
         return began + await self._started(fresh), told
 
     async def _started(self, calls: Sequence[Call]) -> list[Call]:
-        """Claim `calls` and return those that were there to take; they are EXECUTING then."""
-        world = self._world
-        starts = [
-            start_call(
-                world.functions[call.name],
-                conversation=call.conversation,
-                run=call.run,
-                call_id=call.call_id,
-                fence=world.fence,
-                now_ms=world.clock.now_ms(),
-            )
-            for call in calls
-        ]
-        if len(starts) > 1:
-            together = await world.do_all(*starts)
+        """Claim `calls` together; where that is refused, each is claimed by itself, before it runs."""
+        if len(calls) > 1:
+            together = await self._world.do_all(*map(self._start, calls))
             if not isinstance(together, Denied):
                 return list(together)
-        apart = await asyncio.gather(*(world.do(start) for start in starts))
-        return [call for call in apart if not isinstance(call, Denied)]
+        return list(calls)
+
+    async def _begun(self, call: Call) -> Call | None:
+        """Return a call as EXECUTING; None where it was not there to take any more."""
+        if call.state is CallState.EXECUTING:
+            return call
+        claimed = await self._world.do(self._start(call))
+        return None if isinstance(claimed, Denied) else claimed
+
+    def _start(self, call: Call) -> StartCall:
+        return start_call(
+            self._world.functions[call.name],
+            conversation=call.conversation,
+            run=call.run,
+            call_id=call.call_id,
+            fence=self._world.fence,
+            now_ms=self._world.clock.now_ms(),
+        )
 
     # While it runs.
 
