@@ -6,7 +6,7 @@ has become too tame to be believed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -81,9 +81,9 @@ def _pending_again(tx: Transaction, row: CallRow, **values: object) -> Call:
 _change_call: Final = Transaction.change_call
 
 
-async def _unrecorded(executor: Executor, calls: Sequence[Call]) -> list[Call]:
-    """Run calls before anybody has recorded that they run."""
-    return list(calls)
+async def _unrecorded(executor: Executor, call: Call) -> Call:
+    """Run a call before anybody has recorded that it runs."""
+    return call
 
 
 async def _one_less(
@@ -135,7 +135,7 @@ MUTANTS: Final = (
     Mutant(
         name="a tool runs before that is durable",
         caught_by="was done for a call that is PENDING",
-        plant=_patched(Executor, "_started", _unrecorded),
+        plant=_patched(Executor, "_begun", _unrecorded),
     ),
     Mutant(
         name="what a dead process had in flight is never said to be lost",
