@@ -37,12 +37,14 @@ from antiphon.core.ids import (
     RunId,
     TenantId,
 )
+from antiphon.core.knowledge.kept import Remembered, RememberedKind
 from antiphon.core.records import RunStatus
 from antiphon.errors import NotFound
 from antiphon.stores.base import Store
 from antiphon.stores.sqlite import open_sqlite
 from antiphon.stores.sqlite.examine import examine
 from tests.stores.talk import Talk, a_digest
+from tests.stores.test_knowledge import new_file
 
 SECRET = "the rain in Spain"
 """Stands in everything that anybody says in these tests."""
@@ -247,6 +249,28 @@ async def test_no_byte_of_it_is_left_in_the_files_while_the_store_is_open(tmp_pa
     assert SECRET.encode() not in await bytes_of(path)
     checks = await asyncio.to_thread(examine, path)
     assert [check.problems for check in checks] == [()] * 5
+
+
+@pytest.mark.parametrize("all_of_it", [False, True], ids=["one_by_one", "all"])
+async def test_no_byte_of_a_file_or_a_text_is_left_soon_after_it_was_taken_away(
+    tmp_path: Path, all_of_it: bool
+) -> None:
+    path = tmp_path / "a.db"
+    store = await open_sqlite(path)
+    marks = [f"SECRET-{kept}" for kept in ("file", "text")]
+    await store.knowledge.add_file(new_file("a", marks[0], tenant=LOCAL_TENANT), None)
+    await store.knowledge.remember(LOCAL_TENANT, Remembered(key="k", text=marks[1]))
+    held = await bytes_of(path)
+    assert all(mark.encode() in held for mark in marks)
+    if all_of_it:
+        await store.knowledge.delete_all(LOCAL_TENANT)
+    else:
+        await store.knowledge.delete_file(LOCAL_TENANT, "file_a")
+        await store.knowledge.forget(LOCAL_TENANT, RememberedKind.MEMORY, "k", None)
+    async with asyncio.timeout(30):
+        while b"SECRET-" in await bytes_of(path):  # noqa: ASYNC110 - a file sets no event
+            await asyncio.sleep(0.05)
+    await store.close()
 
 
 async def test_no_byte_of_it_is_left_after_much_else_has_come_and_gone(tmp_path: Path) -> None:

@@ -116,6 +116,10 @@ class Neighbours:
                 await self._rejoin()
             except StoreError:
                 await asyncio.sleep(SWEEP_S)
+            except Exception:
+                # As below: a node that others hold for dead does nothing until it has joined.
+                log.exception("Joining anew failed")
+                await asyncio.sleep(SWEEP_S)
             else:
                 self._swept = None
                 self._claimed.clear()  # under an epoch that counts no more
@@ -134,6 +138,7 @@ class Neighbours:
             except StoreError as error:
                 log.warning("Looking after other nodes failed: %s", error.code)
             except Exception:
+                # A bug in one look: without the next ones this node would be deaf for ever.
                 log.exception("Looking after other nodes failed")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), LOOK_S)

@@ -18,7 +18,7 @@ from antiphon.errors import Conflict, NotFound
 from antiphon.stores.sql.packing import pack, unpack
 from antiphon.stores.sql.rows import ConversationRow
 from antiphon.stores.sql.statements import Statements
-from antiphon.stores.sql.transaction import Transaction
+from antiphon.stores.sql.transaction import Erased, Transaction
 
 T = TypeVar("T")
 
@@ -27,6 +27,9 @@ EVERYWHERE: Final = 0
 
 LENT: Final = 0
 """Stands in place of the time at which a file was given, where it was only lent."""
+
+GONE: Final = Erased(None, at_once=False)
+"""What was taken away leaves the file as well, soon."""
 
 ASKED_AT_ONCE: Final = 500
 REMEMBERED: Final = 4096
@@ -163,6 +166,7 @@ class SqlKnowledge:
             drop_files(tx, files)
             for table in ("remembered", "instructions"):
                 tx.execute(f"DELETE FROM {table} WHERE tenant = ?", (tenant,))
+            tx.messages.append(GONE)
             return len(files)
 
         return await self._done(work)
@@ -272,6 +276,7 @@ class SqlKnowledge:
             where = "tenant = ? AND conversation = ? AND kind = ? AND key = ?"
             if not tx.changed(f"DELETE FROM remembered WHERE {where}", (tenant, number, kind, key)):
                 raise NotFound("Nothing is kept under this key.", at=key)
+            tx.messages.append(GONE)
 
         await self._done(work, conversation)
 
@@ -375,6 +380,7 @@ def drop_files(tx: Transaction, files: Iterable[str]) -> None:
         for table in ("file_use", "file_term", "passage", "file_data"):
             tx.execute(f"DELETE FROM {table} WHERE file = ?", (file,))
         tx.execute("DELETE FROM file WHERE id = ?", (file,))
+    tx.messages.append(GONE)
 
 
 def _add_file(tx: Transaction, new: NewFile) -> None:

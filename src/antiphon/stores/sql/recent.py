@@ -93,6 +93,8 @@ class Recent:
     def take(self, news: News) -> None:
         """Learn what a transaction has left, once it is durable."""
         for change in news.messages:
+            if change.conversation is None:
+                continue  # files and texts are not held here
             messages = self._of(change.conversation).messages
             if isinstance(change, Message):
                 messages[change.id] = change

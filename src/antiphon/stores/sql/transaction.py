@@ -62,9 +62,9 @@ class Settled(NamedTuple):
 
 
 class Erased(NamedTuple):
-    """Messages of a conversation have lost what they said."""
+    """Messages of a conversation have lost what they said; None: files or texts are gone."""
 
-    conversation: ConversationId
+    conversation: ConversationId | None
     at_once: bool
     """Whether the caller is promised that no trace is left in the file."""
 
