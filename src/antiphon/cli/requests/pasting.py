@@ -20,6 +20,9 @@ ANSI_C: Final = {"n": "\n", "t": "\t", "r": "\r", "'": "'", '"': '"', "\\": "\\"
 OBJECT: Final = re.compile(r"\{(?=\s*([\"']))")
 JSON_BEGINS: Final = re.compile(r"\s*(?:\{\s*\"|\[\s*[\[{\"])")
 
+SIGNS: Final = re.compile(r"""\\?["'{}]|\\\\""")
+"""What opens and closes, and what escapes it: a backslash that is escaped itself escapes nothing."""
+
 MAX_TRIES: Final = 64
 """How many braces of a text are tried as the beginning of a request."""
 
@@ -93,23 +96,19 @@ def _python(text: str, begin: int) -> str | None:
 
 def _end_of_braces(text: str, begin: int) -> int | None:
     """Return where the brace that opens at `begin` is closed, strings left aside."""
-    depth, quote, at = 0, "", begin
-    while at < len(text):
-        sign = text[at]
+    depth, quote = 0, ""
+    for found in SIGNS.finditer(text, begin):
+        sign = found[0]
         if quote:
-            if sign == "\\":
-                at += 1
-            elif sign == quote:
-                quote = ""
-        elif sign in "'\"":
-            quote = sign
-        elif sign == "{":
+            quote = "" if sign == quote else quote  # what is escaped is longer than a quote
+        elif sign[-1] in "'\"":
+            quote = sign[-1]
+        elif sign[-1] == "{":
             depth += 1
-        elif sign == "}":
+        elif sign[-1] == "}":
             depth -= 1
             if depth == 0:
-                return at + 1
-        at += 1
+                return found.end()
     return None
 
 
