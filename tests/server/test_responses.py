@@ -75,6 +75,25 @@ async def test_one_flush_stands_before_a_byte_leaves_and_one_behind_the_answer(
         assert seen == [(*started, *begun), ("CommitAnswer",)]
 
 
+@pytest.mark.req("M103")
+async def test_an_item_is_brought_back_under_the_id_that_it_had_from_us(tmp_path: Path) -> None:
+    def history(name: str) -> list[dict[str, Any]]:
+        said = [{"type": "output_text", "text": "Hello, Ann.", "annotations": []}]
+        answered = {"type": "message", "id": name, "role": "assistant", "content": said}
+        return [
+            {"role": "user", "content": "I am Ann."},
+            answered,
+            {"role": "user", "content": "Hi"},
+        ]
+
+    async with door(tmp_path / "a.db", says("Hello.")) as d:
+        # What is not the first item of its message has a number of ours behind a point.
+        assert (await d.say(history("msg_1.1"))).output_text == "Hello."
+        with pytest.raises(openai.BadRequestError) as caught:
+            await d.say(history("msg 1"))
+        assert error_of(caught.value) == (400, "malformed_item", "input[1].id")
+
+
 REQUIRED = [
     "id",
     "object",

@@ -34,9 +34,6 @@ UNNAMED_FILE: Final = "file"
 ITEM_ID: Final = re.compile("[A-Za-z0-9_-]{1,64}")
 """What the id of an item has to match. GitHub Copilot gives longer ones, and refuses them."""
 
-OWN_ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}\.[0-9]{1,9}")
-"""What our server calls an item that is not the first of its message; OpenAI never sees it."""
-
 _encode: Final = msgspec.json.Encoder().encode
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from antiphon.adapters.base import Parsed
 from antiphon.adapters.openai_responses.head import ENCRYPTED
-from antiphon.adapters.openai_responses.items import ITEM_ID, OWN_ID, State
+from antiphon.adapters.openai_responses.items import ITEM_ID, State
 from antiphon.adapters.openai_responses.profile import OPENAI_RESPONSES
 from antiphon.adapters.requests.parsing import DATA_URL, Malformed, encode, type_name
 from antiphon.adapters.requests.reading import NOT_CARRIED, RequestReader, option, options, role_of
@@ -202,7 +202,7 @@ class _Reader(RequestReader):
         if not isinstance(item, dict):
             raise Malformed("", f"An item is an object, not {type_name(item)}.")
         name = item.get("id")
-        if isinstance(name, str) and not (ITEM_ID.fullmatch(name) or OWN_ID.fullmatch(name)):
+        if isinstance(name, str) and ITEM_ID.fullmatch(name) is None:
             self.find(
                 "malformed_item",
                 f"{at}.id",

@@ -9,6 +9,7 @@ here is told with its result, so that nobody runs it again.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, assert_never
@@ -23,6 +24,8 @@ Json: TypeAlias = dict[str, Any]
 
 HERE: Final = "antiphon"
 """Stands where OpenAI names the server that ran a tool."""
+
+_OWN_ID: Final = re.compile(r"[A-Za-z0-9_-]+\.[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,21 @@ def item_id(message: MessageId, number: int, *, said_before: bool) -> str:
     A point never stands in the id of a message, so the two cannot be confused.
     """
     return f"{message}.{number}" if said_before else message
+
+
+def as_brought(item: object) -> object:
+    """Return an item that a client brings back without the id that it had from us.
+
+    Such an id names a place in an answer of this server. No provider gave it, and OpenAI refuses
+    ids of that form. The one that a message bears itself is like theirs, and stays.
+    """
+    match item:
+        case {"type": "item_reference"}:
+            return item
+        case {"id": str(name), **rest} if _OWN_ID.fullmatch(name):
+            return rest
+        case _:
+            return item
 
 
 def listed(message: Message, calls: Mapping[CallId, Call]) -> tuple[Item, ...]:

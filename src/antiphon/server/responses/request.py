@@ -18,6 +18,7 @@ from antiphon.core.asking import Ask
 from antiphon.core.manifest import Mapping as Mapped
 from antiphon.errors import InvalidInput, SequenceRejected
 from antiphon.server.http.body import Body
+from antiphon.server.responses.output import as_brought
 
 Key: TypeAlias = Annotated[str, Meta(max_length=64)]
 Value: TypeAlias = Annotated[str, Meta(max_length=512)]
@@ -73,7 +74,9 @@ class Asked(Body, frozen=True, kw_only=True, omit_defaults=True):
             SequenceRejected: An item cannot be one at all.
             InvalidInput: `unsupported_parameter`: what we cannot carry.
         """
-        parsed = parse({"input": self.input, "tools": self.tools, "tool_choice": self.tool_choice})
+        brought = self.input
+        items = [*map(as_brought, brought)] if isinstance(brought, list) else brought
+        parsed = parse({"input": items, "tools": self.tools, "tool_choice": self.tool_choice})
         if parsed.findings:
             raise SequenceRejected(parsed.located(parsed.findings))
         for place in parsed.uncarried:
